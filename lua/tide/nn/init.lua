@@ -42,6 +42,16 @@ end
 
 local function is_value(v) return getmetatable(v) == value end
 
+---What was given of the options of `what`, none else.
+local function known_options(what, o, known)
+  for key in pairs(o or {}) do
+    if not known[key] then
+      refuse("%s has no option `%s`: %s", what, tostring(key), table.concat(text.sorted_keys(known), ", "))
+    end
+  end
+  return o or {}
+end
+
 local function whole(what, n)
   if math.type(n) ~= "integer" or n < 1 then refuse("%s is %s, not a positive integer", what, tostring(n)) end
   return n
@@ -247,10 +257,7 @@ function value:sum(over)
   return apply(self.program, over == "rows" and "row_sums" or "column_sums", {self})
 end
 ---The same elements under other dims (without the batch).
-function value:reshape(...)
-  place(self.program)
-  return wrap(self.program, checked(self.program.core:reshape(self.id, {...})))
-end
+function value:reshape(...) return reshaped(self, {...}) end
 
 ---- programs --------------------------------------------------------------------------------------------------------
 
@@ -566,6 +573,8 @@ local function loss(operation)
   end
 end
 
+local XENT <const> = {weights = true, smoothing = true}
+
 ---Softmax and cross-entropy with labels 0 .. K-1, one a row: of [B x T x K] they are [B x T]. Rows of label -1 do not
 ---count. `weights`, one a row, multiply losses, and the count by which sums are divided; a row of weight 0 does not
 ---count, whatever is in it. `smoothing` = e: the label's share is 1 - e, all classes share e.
@@ -577,10 +586,8 @@ function nn.xent(z, labels, o)
     local given <const> = z
     return function(a, b) return nn.xent(a, b, given) end
   end
-  for key in pairs(o or {}) do
-    if key ~= "weights" and key ~= "smoothing" then refuse("nn.xent has no option `%s`: weights, smoothing", key) end
-  end
-  local made <const> = apply(z.program, "xent", {z, labels, o and o.weights}, {smoothing = o and o.smoothing})
+  o = known_options("nn.xent", o, XENT)
+  local made <const> = apply(z.program, "xent", {z, labels, o.weights}, {smoothing = o.smoothing})
   made.is_loss = true
   return made
 end
@@ -632,8 +639,8 @@ end
 ---- update rules ----------------------------------------------------------------------------------------------------
 
 local tools <const> = {wrap = wrap, checked = checked, place = place, refuse = refuse, operand = operand, whole = whole,
-                       apply = apply, initial = initial, trace = nn.program, formula = trace,
-                       is_value = is_value}
+                       apply = apply, initial = initial, trace = nn.program, formula = trace, is_value = is_value,
+                       caller = caller, known_options = known_options, layer = nn.layer, map = map}
 local rules <const> = require "tide.nn.rules"
 rules.install(nn, tools)
 
@@ -743,10 +750,8 @@ function nn.split(x, n)
 end
 
 local sequences <const> = require "tide.nn.sequences"
-sequences.use {apply = apply, checked = checked, is_value = is_value, map = map, refuse = refuse, whole = whole,
-               wrap = wrap, layer = nn.layer}
-own_operations.use {caller = caller, checked = checked, is_value = is_value, place = place,
-                    refuse = refuse, trace = nn.program, wrap = wrap}
+sequences.use(tools)
+own_operations.use(tools)
 for name, f in pairs(sequences.nn) do nn[name] = f end
 for name, f in pairs(own_operations.nn) do nn[name] = f end
 for name, f in pairs(sequences.value) do value[name] = f end

@@ -117,8 +117,9 @@ end
 function inspection.summary(program)
   local lines <const> = {("%-16s %-12s %-26s %12s"):format("layer", "kind", "gives", "parameters")}
   local all, listed, counts = 0, {}, {}
-  for _, p in ipairs(program:layout().parameters) do
-    local of <const> = program:layout().layers[p.layer].name
+  local layout <const> = program:layout()
+  for _, p in ipairs(layout.parameters) do
+    local of <const> = layout.layers[p.layer].name
     counts[of], all = (counts[of] or 0) + p.count, all + p.count
   end
   for _, each in ipairs(program.shown) do
@@ -127,7 +128,7 @@ function inspection.summary(program)
     lines[#lines + 1] = ("%-16s %-12s %-26s %12s"):format(each.name, each.kind, each.shape,
       again and "shared" or with_commas(counts[each.name] or 0))
   end
-  for _, place in ipairs(program:layout().layers) do
+  for _, place in ipairs(layout.layers) do
     if not listed[place.name] then
       lines[#lines + 1] = ("%-16s %-12s %-26s %12s"):format(place.name ~= "" and place.name or "(no layer)", "", "",
         with_commas(counts[place.name] or 0))

@@ -300,10 +300,7 @@ function model:divisor(r) return self.per == "sample" and r.samples or r.count e
 
 ---The rate of a step, of a rule without others beside it.
 ---@package
-function model:rate(step)
-  local lr <const> = self.optimizer.lr
-  return type(lr) == "function" and lr(step, self.params) or lr
-end
+function model:rate(step) return optimizer.rate(self.optimizer, step, self.params) end
 
 ---Whether the products that make gradients can subtract them from the parameters: plain gradient descent, and nothing
 ---that looks at all gradients or at the parameters after an update.

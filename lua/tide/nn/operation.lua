@@ -4,7 +4,7 @@ local core = require "tide.core"
 local script = require "tide.script"
 
 local nn = {}
-local tools -- of init.lua: checked, is_value, place, refuse, trace, wrap
+local tools -- of init.lua
 
 local function refuse(...) return tools.refuse(...) end
 

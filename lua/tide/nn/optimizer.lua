@@ -26,15 +26,12 @@ local function is_rate(lr) return type(lr) == "number" or type(lr) == "function"
 ---A function that makes the rule `name` of given options: only those that have defaults, and lr and decay.
 ---@param tools table of tide.nn
 function optimizer.options(tools, name, defaults, make)
+  local known = {lr = true, decay = true}
+  for key in pairs(defaults) do known[key] = true end
   return function(o)
-    local made = {lr = o and o.lr or defaults.lr, decay = o and o.decay or defaults.decay or 0}
-    for key, value in pairs(defaults) do made[key] = made[key] or value end
-    for key, given in pairs(o or {}) do
-      if key ~= "lr" and key ~= "decay" and defaults[key] == nil then
-        tools.refuse("nn.%s has no option `%s`", name, tostring(key))
-      end
-      made[key] = given
-    end
+    local made = {decay = 0}
+    for key, value in pairs(defaults) do made[key] = value end
+    for key, given in pairs(tools.known_options("nn." .. name, o, known)) do made[key] = given end
     if not is_rate(made.lr) then tools.refuse("nn.%s wants lr, a number or a function of the step", name) end
     return make(made)
   end
@@ -175,8 +172,7 @@ function stepper.new(own, shape, device)
     for name, value in pairs(s) do given[name] = value end
     declare(self, p, given, own.step(s))
   end)
-  local run, err = p.core:plan(device, "evaluate", 0)
-  if not run then error(script.error("T0903", err.message), 0) end
+  local run <const> = own.tools.checked(p.core:plan(device, "evaluate", 0))
   local float <const> = device == "reference" and "f64" or "f32"
   local layout <const> = p.core:layout()
   self.numbers = core.tensor(float, math.max(1, layout.keys), KEY)
@@ -215,8 +211,7 @@ function stepper:apply(p, arrays, scale, rate, t)
       local size <const> = whole and a.size or count
       run:feed(name, a.tensor:view(a.first + from + 1, whole and 1 or size, whole and size or 1), 1)
     end
-    local done, err = run:step(whole and 1 or count, 0)
-    if not done then error(script.error("T0903", err.message), 0) end
+    self.own.tools.checked(run:step(whole and 1 or count, 0))
     for _, name in ipairs(self.changes) do
       run:output("new." .. name, arrays[name].tensor, arrays[name].first + from)
     end
@@ -302,7 +297,11 @@ function updates:is_traced()
   return false
 end
 
-local function rate_of(rule, step, params)
+---The rate of a step.
+---@param rule {lr: tide.nn.rate}
+---@param params? table of the job
+---@return number
+function optimizer.rate(rule, step, params)
   return type(rule.lr) == "function" and rule.lr(step, params) or rule.lr
 end
 
@@ -324,7 +323,7 @@ end
 ---@param rates? table {step =, of matrices, of vectors}: the step that schedules see, and factors on the rate
 function updates:apply(i, at, scale, step, rates)
   local p <const>, rule <const> = self.layout.parameters[i], self.plan[i].rule
-  local rate = rate_of(rule, rates and rates.step or step, at.params)
+  local rate = optimizer.rate(rule, rates and rates.step or step, at.params)
   if rates then rate = rate * rates[p.rows > 1 and 1 or 2] end
   if not rule.step then
     local u <const> = {rule = rule.rule, rate = rate, scale = scale, mu = rule.mu, step = step, beta2 = rule.beta2,

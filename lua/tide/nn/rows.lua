@@ -1,6 +1,7 @@
 -- Rows of a program's tables: those that a batch reads are brought together before it runs, and changed after it. Here
 -- a table is one array of this process; in a job it is a table of the cluster (tide.nn.shared_rows).
 local core = require "tide.core"
+local optimizer = require "tide.nn.optimizer"
 local script = require "tide.script"
 local text = require "tide.text"
 
@@ -144,10 +145,7 @@ function rows:squares()
   return core.norm2(self.float == "f64" and "reference" or "cpu", 0, #self.ids * self.width, self.gradients)
 end
 
-function rows:rate(step)
-  local lr <const> = self.rule.lr
-  return type(lr) == "function" and lr(step) or lr
-end
+function rows:rate(step) return optimizer.rate(self.rule, step) end
 
 ---Changes the rows of the last batch by their gradients, each multiplied by `scale`.
 function rows:update(scale, step)

@@ -1,21 +1,11 @@
 -- Operations on sequences, axes and rows by index: what tide.nn has beside dense nets and images. The guide is
 -- docs/guides/programs.md. init.lua adds the functions of `nn` and `value` to its own.
-local text = require "tide.text"
-
 local nn, value = {}, {}
-local tools -- of init.lua: apply, broadcast, checked, is_value, map, place, refuse, whole, wrap, layer
+local tools -- of init.lua
 
 local function apply(...) return tools.apply(...) end
 local function refuse(...) return tools.refuse(...) end
-
-local function known_options(what, o, known)
-  for key in pairs(o or {}) do
-    if not known[key] then
-      refuse("%s has no option `%s`: %s", what, tostring(key), table.concat(text.sorted_keys(known), ", "))
-    end
-  end
-  return o or {}
-end
+local function known_options(...) return tools.known_options(...) end
 
 local function a_value(what, x)
   if not tools.is_value(x) then refuse("%s takes a value of the program, not a %s", what, type(x)) end
