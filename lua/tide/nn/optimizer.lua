@@ -17,6 +17,7 @@ local DEFAULTS <const> = {
 }
 local FIELDS <const> = {name = true, version = true, lr = true, decay = true, state = true, per = true, numbers = true,
                         step = true, normalised = true}
+local SCALE <const> = "scale of g" -- the number that the sum of gradients is multiplied with
 local PER <const> = {element = true, parameter = true, row = true, column = true}
 
 ---- declarations ----------------------------------------------------------------------------------------------------
@@ -117,18 +118,22 @@ local function symbols(self, p)
   local whole <const> = own.per == "parameter"
   local s = {matrix = shape.rows > 1, decay = shape.rows > 1 and own.decay or 0}
   if whole then s.rows, s.columns = shape.rows, shape.columns end
-  local function value(name, size) return p:input(name, whole and size or 1) end
-  s.w, s.g = value("w", shape.count), value("g", shape.count)
-  for _, state in ipairs(own.states) do s[state.name] = value(state.name, size_of(state.per, shape)) end
-  local names = {"scale"}
+  local function add(name, value)
+    if s[name] ~= nil then wrong(own, "a state or number cannot be called `%s`: s has another one", name) end
+    s[name] = value
+  end
+  local function value(name, size) add(name, p:input(name, whole and size or 1)) end
+  value("w", shape.count)
+  value("g", shape.count)
+  for _, state in ipairs(own.states) do value(state.name, size_of(state.per, shape)) end
+  local names = {SCALE}
   for name in pairs(numbers_of(own, 1, 1)) do names[#names + 1] = name end
   table.sort(names)
   for _, name in ipairs(names) do
-    s[name] = whole and p:input("number " .. name, 1) or p:param("number " .. name, {1})
+    add(name, whole and p:input("number " .. name, 1) or p:param("number " .. name, {1}))
   end
   self.names = names
-  s.g = s.g * s.scale
-  s.scale = nil
+  s.g, s[SCALE] = s.g * s[SCALE], nil
   return s
 end
 
@@ -190,7 +195,7 @@ end
 -- Sets the numbers of step t.
 local function prepare(self, scale, rate, t)
   local numbers <const> = numbers_of(self.own, t, rate)
-  numbers.scale = scale
+  numbers[SCALE] = scale
   for name, at in pairs(self.places) do
     if not numbers[name] then
       wrong(self.own, "numbers gave `%s` before, and not in step %d", name, t)
