@@ -114,6 +114,39 @@ local function check_own()
   assert(close(each.bias[1], sums_of(nn.sgd {lr = 0.02}).bias[1], 1e-9))
 end
 
+-- What else the rules and their declarations take.
+local function check_options()
+  local built_in = sums_of(nn.adamw {lr = 0.003, beta2 = 0.95, decay = 0.1})
+  local muon = sums_of(nn.muon {lr = 0.02, rest_lr = 0.003, decay = 0.1}) -- the last matrix and vectors are `rest`
+  for _, name in ipairs {"tall", "bias"} do
+    for i = 1, 3 do assert(close(muon[name][i], built_in[name][i], 1e-9), name) end
+  end
+  assert(not close(muon.wide[1], built_in.wide[1], 1e-3))
+  local given = sums_of(nn.muon {lr = 0.02, decay = 0.1, rest = nn.lion {lr = 0.001}})
+  assert(close(given.bias[1], sums_of(nn.lion {lr = 0.001}).bias[1], 1e-9))
+  local usual = sums_of(nn.adafactor {lr = 0.02})
+  for option, number in pairs {eps = 10, clip = 0.1, power = -0.5} do
+    assert(not close(sums_of(nn.adafactor {lr = 0.02, [option] = number}).wide[1], usual.wide[1], 1e-4), option)
+  end
+  -- Matrices alone; states may have any name that s has not.
+  local apart = sums_of(nn.optimizer {name = "apart", lr = 0.02, decay = 0.1, state = {"scale"}, step = function(s)
+    assert(s.matrix or s.decay == 0)
+    return {w = s.matrix and s.w - s.g * s.rate or s.w, scale = s.scale + 1}
+  end})
+  local plain = sums_of(nn.sgd {lr = 0.02})
+  assert(close(apart.wide[1], plain.wide[1], 1e-6))
+  local still = 0
+  for i = 1, 6 do still = still + math.sin(3 + i) end
+  assert(close(apart.bias[1], still, 1e-6))
+end
+
+-- A batch that changes scales the rates of normalised rules as Adam's.
+for rule, normalised in pairs {adamscale = true, adascale = false} do
+  local job = nn.job {name = rule, program = net(), data = 10, epochs = 1, batch = {start = 2, max = 4},
+                      optimizer = adamw_of_ones_own {normalised = normalised}}
+  assert(job.adapts.rule == rule, job.adapts.rule)
+end
+
 local function check_refusals()
   local function own(o)
     return function()
@@ -135,6 +168,8 @@ local function check_refusals()
   err = refused("have no order", own {step = function(s) return s.w < s.g and {} end})
   assert(err.where:find "rules.lua:%d+", tostring(err))
   refused("step returns a table", own {step = function(s) return s.w end})
+  refused("cannot be called `decay`", own {state = {"decay"}})
+  refused("cannot be called `w`", own {numbers = function() return {w = 1} end})
   refused("numbers gives `c` as a string", own {numbers = function() return {c = "1"} end})
   refused("nn.lion has no option `beta`", nn.lion, {lr = 1, beta = 0.9})
   refused("nn.lion wants lr", nn.lion, {})
@@ -197,6 +232,7 @@ end
 tide.main(function()
   check_values()
   check_own()
+  check_options()
   check_refusals()
   check_gradients()
   print "the rules hold"
