@@ -8,16 +8,16 @@ local tide, nn, sim = require "tide", require "tide.nn", require "tide.sim"
 local core = require "tide.core"
 local opt = tide.options {every = {"local steps", default = 0}, rate = {"outer", default = 1.0},
   mu = {"outer", default = 0.0}, fault = {"crash or join", default = ""}, rule = {"inner", default = "sgd"},
-  epochs = {"", default = 4}}
+  epochs = {"", default = 4}, batch = {"", default = 12}, weigh = {"", default = "count"}, format = {"", default = ""}}
 local NODES <const> = 3
 local job = nn.job {
-  name = "rounds", batch = 12, epochs = opt.epochs,
+  name = "rounds", batch = opt.batch, epochs = opt.epochs,
   optimizer = nn[opt.rule] {lr = opt.rule == "sgd" and 0.2 or function(t) return 0.01 / t ^ 0.2 end},
   program = nn.sequential {input = {28, 28, 1}, loss = nn.xent(), nn.flatten(), nn.linear(12), nn.tanh(), nn.linear(10)},
   data = tide.data.images(nil, {count = 144, test = 1 / 6, seed = 2}), validate = "test",
-  comm = "comm/always-ps", -- gradients of so few examples would travel as factors
-  exchange = opt.every > 0 and {every = opt.every, outer = opt.mu > 0 and nn.nesterov {lr = opt.rate, mu = opt.mu}
-    or nn.sgd {lr = opt.rate}} or nil,
+  comm = opt.format == "" and "comm/always-ps" or nil, -- gradients of so few examples would travel as factors
+  exchange = opt.every > 0 and {every = opt.every, weigh = opt.weigh, format = opt.format ~= "" and opt.format or nil,
+    outer = opt.mu > 0 and nn.nesterov {lr = opt.rate, mu = opt.mu} or nn.sgd {lr = opt.rate}} or nil,
 }
 -- What schedules of the inner rule see, over the workers: of a joiner the same as of others.
 job.evaluate.steps = function(w) return w.trainer.model.steps, 1 end
@@ -39,7 +39,7 @@ tide.main(function()
   end
   assert(last < 0.9 * first, "it does not learn")
   local steps <const> = run:evaluate "steps"
-  assert(opt.fault == "crash" or steps == 10 * opt.epochs and workers == NODES, ("%g steps of %d"):format(steps, workers))
+  assert(opt.fault == "crash" or steps == 120 // opt.batch * opt.epochs and workers == NODES, ("%g steps of %d"):format(steps, workers))
   print(("BYTES %d"):format(bytes))
   print(("lost %d of %d"):format(run:wait().workers_lost, NODES))
 end)
@@ -57,6 +57,22 @@ bytes=$(sed -n 's/^BYTES //p' out.txt)
 cmp -s <(grep '^4 ' plain.txt) <(grep '^4 ' out.txt) && fail "rounds of 5 steps do what steps do"
 # The outer rule goes towards the workers, further with momentum.
 awk '/^4 / { exit !($2 < 1.6) }' out.txt || fail "rounds of 5 steps learn little: $(cat out.txt)"
+cp out.txt five.txt
+run 0 sim --seed 1 rounds.lua --every 5 --mu 0.5 --format bf16
+narrow=$(sed -n 's/^BYTES //p' out.txt)
+[ "$((narrow * 10))" -lt "$((bytes * 6))" ] || fail "in 16 bits $narrow bytes are sent, in 32 $bytes"
+paste -d' ' <(grep '^4 ' five.txt) <(grep '^4 ' out.txt) |
+    awk '{ d = $2 - $5; exit !(d != 0 && d * d < 1e-2) }' || fail "rounded differences: $(paste five.txt out.txt)"
+# Of 20 examples a step the third worker has 6: it counts as much as the others where all do.
+for weigh in count equal; do
+    run 0 sim --seed 1 rounds.lua --every 1 --batch 20 --weigh $weigh
+    cp out.txt $weigh.txt
+done
+run 0 sim --seed 1 rounds.lua --batch 20
+cmp -s <(grep '^4 ' count.txt) <(grep '^4 ' equal.txt) && fail "\`weigh\` changes nothing"
+paste -d' ' <(grep '^4 ' out.txt) <(grep '^4 ' count.txt) <(grep '^4 ' equal.txt) |
+    awk '{ d = $2 - $5; e = $2 - $8; exit !(d * d < 4e-12 && e * e > 4e-12 && e * e < 1e-2) }' ||
+    fail "counted examples are the batch's mean, equal workers are not: $(grep '^4 ' out.txt count.txt equal.txt)"
 for fault in crash join; do
     run 0 sim --seeds 1..12 --jobs 2 rounds.lua --every 3 --mu 0.5 --rule adam --fault $fault \
         --epochs $([ $fault = join ] && echo 20 || echo 5)
