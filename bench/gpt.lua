@@ -1,6 +1,5 @@
--- Times a GPT's step, or attention alone, forward and backward: milliseconds of
--- processor time, the median of --times. bench/gpt.py
--- runs it in turn with PyTorch.
+-- Times a GPT's step, or attention alone, forward and backward: milliseconds of processor time, the median of --times.
+-- bench/gpt.py runs it in turn with PyTorch.
 local tide, nn = require "tide", require "tide.nn"
 
 local opt = tide.options {

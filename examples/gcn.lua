@@ -40,7 +40,7 @@ local function edges(rng)
   return from, to, share
 end
 
-local rng <const> = require "tide.core".random(opt.seed)
+local rng <const> = tide.random(opt.seed)
 local from <const>, to <const>, share <const> = edges(rng)
 local E <const> = #from
 

@@ -27,7 +27,7 @@ local function text()
     local file <close> = assert(io.open(opt.text, "rb"))
     return file:read "a"
   end
-  local rng, sums = require "tide.core".random(opt.seed), {}
+  local rng, sums = tide.random(opt.seed), {}
   for i = 1, opt.count do
     local a <const>, b <const> = rng:below(10), rng:below(10)
     sums[i] = ("%d+%d=%d;"):format(a, b, a + b)

@@ -22,7 +22,7 @@ local D <const>, K <const> = opt.columns, opt.experts
 
 ---Classes are regions around three centres each.
 local data <const> = tide.data.lazy(function()
-  local rng <const>, centres, parts = require "tide.core".random(opt.seed), {}, {}
+  local rng <const>, centres, parts = tide.random(opt.seed), {}, {}
   for i = 1, 3 * opt.classes * D do centres[i] = 2 * rng:uniform() - 1 end
   for part, count in pairs {train = opt.count, test = opt.count // 4} do
     local x <const>, y <const> = tide.tensor.zeros("f32", count, D), tide.tensor.zeros("i32", count)

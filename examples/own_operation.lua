@@ -15,7 +15,7 @@ local function net(loss)
 end
 
 tide.main(function()
-  local n <const>, rng = 200, require "tide.core".random(1)
+  local n <const>, rng = 200, tide.random(1)
   local x <const>, y <const> = tide.tensor.zeros("f32", n, 1), tide.tensor.zeros("f32", n, 1)
   for i = 1, n do
     x[i] = 2 * rng:uniform() - 1
