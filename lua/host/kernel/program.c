@@ -841,22 +841,28 @@ static size_t check_range(lua_State *L, int index, size_t *count) {
     return (size_t)first;
 }
 
-/* core.update(device, rule table, first, count, w, g, a|nil, b|nil): elements first .. first +
- * count of all arrays; the rule's fields as in struct tide_step */
-static int core_update(lua_State *L) {
+struct tide_step tide__lua_rule_check(lua_State *L, int index) {
     static const char *const rules[] = {"sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam", "adamw", NULL};
-    const struct tide_device *device = tide__lua_device(L, 1);
-    luaL_checktype(L, 2, LUA_TTABLE);
-    lua_settop(L, 8);
-    lua_getfield(L, 2, "rule");
+    luaL_checktype(L, index, LUA_TTABLE);
+    lua_getfield(L, index, "rule");
     struct tide_step u = {.rule = (enum tide_rule)luaL_checkoption(L, -1, NULL, rules),
-                          .rate = number_field(L, 2, "rate", 0),
-                          .scale = number_field(L, 2, "scale", 1),
-                          .decay = number_field(L, 2, "decay", 0),
-                          .mu = number_field(L, 2, "mu", 0.9),
-                          .beta2 = number_field(L, 2, "beta2", 0.999),
-                          .eps = number_field(L, 2, "eps", 1e-8),
-                          .step = (uint64_t)number_field(L, 2, "step", 1)};
+                          .rate = number_field(L, index, "rate", 0),
+                          .scale = number_field(L, index, "scale", 1),
+                          .decay = number_field(L, index, "decay", 0),
+                          .mu = number_field(L, index, "mu", 0.9),
+                          .beta2 = number_field(L, index, "beta2", 0.999),
+                          .eps = number_field(L, index, "eps", 1e-8),
+                          .step = (uint64_t)number_field(L, index, "step", 1)};
+    lua_pop(L, 1);
+    return u;
+}
+
+/* core.update(device, rule table, first, count, w, g, a|nil, b|nil): elements first .. first +
+ * count of all arrays */
+static int core_update(lua_State *L) {
+    const struct tide_device *device = tide__lua_device(L, 1);
+    lua_settop(L, 8);
+    struct tide_step u = tide__lua_rule_check(L, 2);
     size_t count, first = check_range(L, 3, &count), states = tide_rule_states(u.rule);
     char *arrays[4] = {NULL, NULL, NULL, NULL};
     for (size_t i = 0; i < 2 + states; i++) {

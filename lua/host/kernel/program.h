@@ -20,6 +20,9 @@ enum { TIDE_LUA_RUN_FOREST = 8, TIDE_LUA_RUN_ROWS = 9, TIDE_LUA_RUN_VALUES = 10 
 struct tide_program *tide__lua_program_check(lua_State *L);
 struct tide_lua_run *tide__lua_run_check(lua_State *L);
 
+/* The update rule that the table at an index declares: {rule=, rate=, scale=, decay=, mu=, beta2=, eps=, step=}. */
+struct tide_step tide__lua_rule_check(lua_State *L, int index);
+
 /* Adds the methods of programs of vertices, to the tables at these indices. */
 void tide__lua_vertex_methods(lua_State *L, int program, int run);
 

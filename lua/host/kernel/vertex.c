@@ -467,32 +467,16 @@ static uint64_t count_update(void *number, bool narrow) {
     return (uint64_t)(*(double *)number += 1.0);
 }
 
-static double rule_number(lua_State *L, const char *name, double otherwise) {
-    lua_getfield(L, 1, name);
-    double value = luaL_optnumber(L, -1, otherwise);
-    lua_pop(L, 1);
-    return value;
-}
-
-/* core.rows_update({rule="sgd"|"momentum"|"nesterov"|"adagrad"|"adam", rate=, scale=, mu=, beta2=, eps=}, array,
- * state|nil, ids, gradients); the state has a row for each of the array */
+/* core.rows_update(rule table, array, state|nil, ids, gradients): a rule that tables have; the state has a row for each
+ * of the array */
 static int core_rows_update(lua_State *L) {
-    static const char *const names[] = {"sgd", "momentum", "nesterov", "adagrad", "adam", NULL};
-    static const enum tide_rule rules[] = {TIDE_RULE_SGD, TIDE_RULE_MOMENTUM, TIDE_RULE_NESTEROV, TIDE_RULE_ADAGRAD,
-                                           TIDE_RULE_ADAM};
-    luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 5);
+    struct tide_step u = tide__lua_rule_check(L, 1);
+    luaL_argcheck(L, u.rule != TIDE_RULE_RMSPROP && u.rule != TIDE_RULE_ADAMW, 1, "is no rule of tables");
     struct tide_lua_tensor *array = check_array(L, 2, 0);
     size_t columns = array->t.columns, count;
     const uint64_t *id = check_ids(L, 4, array->t.rows, &count);
     struct tide_lua_tensor *gradients = check_array(L, 5, columns);
-    lua_getfield(L, 1, "rule");
-    struct tide_step u = {.rule = rules[luaL_checkoption(L, -1, NULL, names)],
-                          .rate = rule_number(L, "rate", 0),
-                          .scale = rule_number(L, "scale", 1),
-                          .mu = rule_number(L, "mu", 0.9),
-                          .beta2 = rule_number(L, "beta2", 0.999),
-                          .eps = rule_number(L, "eps", 1e-10)};
     const size_t width = row_state(u.rule, columns), element = array->element;
     struct tide_lua_tensor *state = width ? check_array(L, 3, width) : NULL;
     luaL_argcheck(L,
