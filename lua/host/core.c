@@ -6,23 +6,9 @@
 void tide__lua_open_http(lua_State *L);   /* http.c */
 void tide__lua_open_limits(lua_State *L); /* limits.c */
 
-#ifdef TIDE_MUTANTS
-#include <string.h>
-
-/* core.mutant(name): whether this planted bug of a Lua file is on. Absent in every other build. */
-static int core_mutant(lua_State *L) {
-    lua_pushboolean(L, tide__mutant && strcmp(tide__mutant, luaL_checkstring(L, 1)) == 0);
-    return 1;
-}
-#endif
-
 int tide__lua_open_core(lua_State *L) {
     lua_createtable(L, 0, 80);
     lua_createtable(L, 0, 64);
-#ifdef TIDE_MUTANTS
-    lua_pushcfunction(L, core_mutant);
-    lua_setfield(L, -2, "mutant");
-#endif
     tide__lua_open_value(L);
     tide__lua_open_tensor(L);
     tide__lua_open_actor(L);

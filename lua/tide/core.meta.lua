@@ -257,9 +257,6 @@ function core.glosses(directory, whole) end --> text: WordNet's glosses, a line 
 function core.wordnet(directory, options) end --> {entities=, relations=, parts={train,valid,test}, note=text of rule and counts}
 
 ---- the simulated world (lua/host/sim/simulator.c). Scripts use tide.sim; sim_open, sim_close and sim_report are the program's.
----Only in builds with TIDE_MUTANTS: whether this planted bug is on.
----@type nil|fun(name: string): boolean
-core.mutant = nil
 function core.simulated() end         --> whether a world is open, whether this program (tide-sim) could open one
 function core.sim_open(world) end     --> true | nil, err; {seed=, latency_min=, latency_max= (s), nic= (bytes/s, 0: none), flows=, trace=path}
 function core.sim_files(node) end     --> {[path] = content} of the files on its disk

@@ -207,7 +207,7 @@ local function free_slots()
   local nodes, total, free = {}, 0, 0
   local held = {}
   for _, r in pairs(self.records) do
-    if not r.private and not (core.mutant and core.mutant "slot_given_twice") then
+    if not r.private then
       for node, count in pairs(r.grant or {}) do held[node] = (held[node] or 0) + count end
     end
   end
@@ -350,7 +350,7 @@ end
 
 -- Of who asks for slots.
 local function is_over(r)
-  return runs.ENDED[r.state] and not (core.mutant and core.mutant "ended_gets_slots")
+  return runs.ENDED[r.state]
 end
 
 ---The run is over: its slots are free. Its rows stay until it is closed.
@@ -375,7 +375,6 @@ end
 
 ---Tables of closed runs that were about to be made when they were dropped.
 local function sweep()
-  if core.mutant and core.mutant "late_tables_stay" then return end
   for _, entry in ipairs(core.tables() or {}) do
     local r <const> = self.records[entry.run]
     if r and r.closed then drop_tables(r, not r.named) end
@@ -570,8 +569,7 @@ end
 ---is not known yet it is the first that this keeper hears.
 function ops.tell(request, message)
   local r <const> = self.records[request.n]
-  local obeyed <const> = core.mutant and core.mutant "lost_host_obeyed"
-  if not r or r.uid ~= request.uid or runs.ENDED[r.state] and not obeyed then
+  if not r or r.uid ~= request.uid or runs.ENDED[r.state] then
     core.send(message.from, {op = "disowned"})
     return {}
   end

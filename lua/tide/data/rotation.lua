@@ -7,7 +7,6 @@
 -- on. Who has a column next uses it when the barrier has passed to which its former holder came when it was done with
 -- it. Columns that move are asked for as soon as that is so, which is looked at between blocks, so they travel while
 -- other blocks are worked on. A worker waits when it needs a column that has not come.
-local core = require "tide.core"
 
 ---@class tide.data.plan who has which columns when: the same on all workers, and as many columns for each
 ---@field workers integer
@@ -162,7 +161,7 @@ end
 local function enter(self, group, visit)
   for _, column in ipairs(visit.columns) do
     local turn <const> = group.turn[column]
-    if turn and not (core.mutant and core.mutant "column_early") then
+    if turn then
       group.behind[turn]:wait()
       group.turn[column] = nil
     end

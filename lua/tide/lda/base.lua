@@ -124,7 +124,7 @@ end
 ---First topics of a part, in the order of documents: drawn, or what the table has of a run that is resumed.
 function base:begin(part)
   part.z = core.tensor(self.type, part.tokens, 1)
-  if self.w.state.pass and not (core.mutant and core.mutant "lda_dead_part_lost") then return self:fetch(part) end
+  if self.w.state.pass then return self:fetch(part) end
   kernel.lda_begin {offsets = part.offsets, topics = part.z, topic_count = self.topics, document = part.document,
                     seed = self.w.seed}
 end

@@ -156,7 +156,6 @@ function exchange:meet(pass)
   end
   self.base.leads = self.peers.index == 1
   self.owner = deal(ranks, self.count)
-  if core.mutant and core.mutant "lda_part_twice" then self.owner[0] = self.w.rank end
   if self.o.check then self:check_deal() end
   local before <const> = self.ranks
   self.ranks = table.concat(ranks, " ")
@@ -371,7 +370,6 @@ function exchange:forget_pass()
     self.base.alpha:put(1, self.former_alpha)
     self.w.state.alpha, self.former_alpha = self.former_state, nil
   end
-  if core.mutant and core.mutant "lda_pass_kept" then return end
   for p in pairs(self.parts) do self.blocks:restore(p) end
 end
 

@@ -167,7 +167,7 @@ function solver:to_columns(tag, rows, numbers)
     each[i] = {}
     for n = 1, k do sums[n], each[i][n] = sums[n] + t[n], t[n] end
     for row, unit in ipairs(self.of[i]) do
-      if count > 0 and not (row > 1 and core.mutant and core.mutant "tasks_row_lost") then
+      if count > 0 then
         add {to = sum:slice(unit.task, 1), x = t:view(k + 1 + (row - 1) * count, 1, count)}
       end
     end
@@ -216,7 +216,6 @@ function solver:rebuild()
                        by = 1 / p:rows(u.task, self.all)})
     end
   end
-  if core.mutant and core.mutant "tasks_not_rebuilt" and self.B then return end
   self.B = self:to_columns("dual", rows, {})
   primal(self)
   local product_ <const> = #self.W > 0 and dot({x = self.W, y = self.B}).sum or 0

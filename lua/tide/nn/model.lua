@@ -265,7 +265,7 @@ local function backward_in_pieces(self, batch, pieces, hooks)
     local sum, count, correct = finished(self, nil, core.span("forward, backward", self.train.step, self.train, 0,
       self.steps, hooks and hooks.need, last and ready or nil))
     for _, t in ipairs(self.tables) do t:collect(piece == 1, last) end
-    if not last and not (core.mutant and core.mutant "vertex_piece_lost") then
+    if not last then
       added:add(0, self.layout.keys * KEY, added.on, made)
     elseif last and not ready then
       added:add(0, self.layout.keys * KEY, made, added.on)

@@ -20,12 +20,9 @@ local script = require "tide.script"
 local methods <const> = {}
 local meeting = {methods = methods}
 
-
 ---@return boolean whether it has begun and not returned
 local function runs(w)
-  local counted <const> = core.mutant and core.mutant "dead_counted"
-  local there <const> = w.state ~= "done" and w.state ~= "joining" and w.state ~= "waiting"
-  return there and (w.state ~= "lost" or counted)
+  return w.state ~= "done" and w.state ~= "joining" and w.state ~= "waiting" and w.state ~= "lost"
 end
 
 ---Tells a worker that the first of what it has come to is complete; it may have come to the next.
@@ -33,8 +30,7 @@ local function pass(self, w, message)
   message.id = w.waits.id
   self:count_wait(w)
   core.send(w.address, message)
-  local overtakes <const> = core.mutant and core.mutant "arrival_overtakes"
-  w.waits = w.later and table.remove(w.later, overtakes and #w.later or 1)
+  w.waits = w.later and table.remove(w.later, 1)
 end
 
 ---Numbers of all workers, over what their completed chunks reported. What is alike counts once.
@@ -289,8 +285,7 @@ function methods:meet()
     if not w.waits and runs(w) then return end -- found soon while many still work: a round costs no square of them
   end
   local running = self:running()
-  local finishes <const> = core.mutant and core.mutant "suspended_finishes"
-  if #running == 0 and self.life:is "departing" and not finishes then return self.life:fire "left" end
+  if #running == 0 and self.life:is "departing" then return self.life:fire "left" end
   if #running == 0 and self.life:is "away" then return end
   if #running == 0 then return self:finish() end
   local kind, places = place_of(running)

@@ -148,8 +148,7 @@ end
 ---@return boolean whether it counts
 ---@return table? held {rank=, since=} who had it, and since when
 function chunks:finish(said)
-  local twice = core.mutant and core.mutant "chunk_twice"
-  if not holds(self, said.index, said.lease) and not twice then return false end
+  if not holds(self, said.index, said.lease) then return false end
   local held = self.held[said.index]
   self.held[said.index], self.rest[said.index] = nil, nil
   self.done[said.index] = true

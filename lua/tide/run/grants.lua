@@ -205,9 +205,7 @@ from_driver["verb.grant"] = function(self, request)
   local function refuse(why, bound) return {refused = why, bound = bound} end
   if self.life:is "ending" then return refuse "the run is ending" end
   if request.order < (self.order or 0) then return refuse "a newer order has come" end
-  if not (core.mutant and core.mutant "refused_unheard") then
-    self.order = request.order -- what is told from now on is of it, also where it is refused
-  end
+  self.order = request.order -- what is told from now on is of it, also where it is refused
   if self:is_starting() then return refuse "the run has not started" end
   if self.life:is "departing" or self.life:is "leaving" then
     if request.force then force(self) end

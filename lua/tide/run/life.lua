@@ -336,7 +336,7 @@ end
 function methods:begin_again()
   local rest <const> = self.rest
   self.started_at, self.rest = self.started_at + core.now() - rest.at, nil
-  local left <const> = not (core.mutant and core.mutant "left_off_lost") and self.left_off or nil
+  local left <const> = self.left_off
   self:begin_joined(self:admit(), left and left.epoch == self.clock and left or nil)
   self:hand_out()
   self:tell_runs(true)

@@ -235,7 +235,7 @@ local function assemble(link, message)
     link.part, link.at = core.tensor(data:type(), message.s[1], message.s[2]), 1
     link.flat = link.part:view(1, #link.part, 1)
   end
-  if not (core.mutant and core.mutant "peers_piece_lost" and link.at > 1) then link.flat:put(link.at, data) end
+  link.flat:put(link.at, data)
   link.at = link.at + #data
   if message.m then return false end
   local whole <const> = link.part
@@ -251,8 +251,7 @@ function mail:take(message)
     return
   end
   local link <const> = self.links[message.r]
-  local former <const> = message.v < self.view and not (core.mutant and core.mutant "peers_former_view")
-  if former or not link then return end
+  if message.v < self.view or not link then return end
   if message.op == "peer_ack" then
     link.unacked, link.unacked_bytes = link.unacked - message.n, link.unacked_bytes - message.b
     return self:pump(link)

@@ -215,10 +215,7 @@ local function add_up(self, tag, own, count, where)
     end
     parts[rank] = taken.value
   end
-  local order = self.ranks
-  if core.mutant and core.mutant "peers_arrival_order" then -- as if the own one came first
-    order = table.move(self.others, 1, #self.others, 2, {self.w.rank})
-  end
+  local order <const> = self.ranks
   local total <const> = parts[order[1]]:copy()
   for i = 2, #order do total:add(parts[order[i]]) end
   return total

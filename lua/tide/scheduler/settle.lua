@@ -53,7 +53,6 @@ local function difference(r)
 end
 
 local function fits(more, free)
-  if core.mutant and core.mutant "grant_unchecked" then return next(more) ~= nil end
   for name, n in pairs(more) do
     if (free[name] or 0) < n then return false end
   end
@@ -159,7 +158,6 @@ function settle.held(self, r, request)
     r.target = nil
   end
   local held <const> = request.held
-  if core.mutant and core.mutant "release_unheard" then return end
   if type(held) ~= "table" or request.order ~= (r.order or 0) or not r.grant then return end
   local changed = false
   for name, n in pairs(r.grant) do
