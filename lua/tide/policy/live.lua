@@ -469,14 +469,13 @@ function verbs.journal(host)
   return nil, errors.new("T0303", "this run keeps no journal: a simulated one leaves nothing on the disk")
 end
 
----What may be asked of policies.
-live.asked = service.new {name = "a seat of policies", rows = requests.policies, answers = verbs,
-                          audit = audit.audit "policies"}
+local asked <const> = service.new {name = "a seat of policies", rows = requests.policies, answers = verbs,
+                                   audit = audit.audit "policies"}
 
 -- Below admin only policies that are known to be good: that ship with Tide, or that an admin, or a node's script, has
 -- brought to this run.
 ---@param self table with `approved`, SHA-256 sums of those that were
-function live.approves(self, policy, right)
+local function approves(self, policy, right)
   if type(policy) ~= "table" or type(policy.text) ~= "string" then return true end -- a mistake that the host names
   local name <const> = tostring(policy.path or ""):gsub("%.lua$", "")
   self.approved = self.approved or {}
@@ -485,13 +484,20 @@ function live.approves(self, policy, right)
   return self.approved[sha] or core.embedded("policies/" .. name) == policy.text
 end
 
----The request inside: what a verb of policies holds.
----@param request {verb: string, arguments: string}
----@return table
-function live.arguments(request)
-  local a <const> = core.plain_decode(request.arguments)
-  if type(a) ~= "table" then return {op = request.verb, arguments = a} end
+---The request inside, if its sender may have it: what a verb of policies holds.
+---@param self table remembers policies that an admin has brought
+---@param request {verb: string, arguments: string} plain bytes
+---@param message table by which it came
+---@return table|nil a, table? err
+function live.admit(self, request, message)
+  local a = core.plain_decode(request.arguments)
+  if type(a) ~= "table" then a = {arguments = a} end
   a.op = request.verb
+  local allowed <const>, refusal = asked:admit(a, message)
+  if not allowed then return nil, refusal end
+  if not approves(self, a.policy, message.right) then
+    return nil, errors.new("T0801", "a policy that does not ship with Tide takes the right `admin`, once")
+  end
   return a
 end
 
@@ -500,13 +506,8 @@ end
 ---@param message table by which it came
 ---@return string|nil plain bytes, table? err
 function live:serve(request, message)
-  local right <const> = message.right
-  local a <const> = live.arguments(request)
-  local allowed <const>, refusal = live.asked:admit(a, message)
-  if not allowed then return nil, refusal end
-  if not live.approves(self, a.policy, right) then
-    return nil, errors.new("T0801", "a policy that does not ship with Tide takes the right `admin`, once")
-  end
+  local a <const>, refusal = live.admit(self, request, message)
+  if not a then return nil, refusal end
   local answer, err = verbs[a.op](self.host, a)
   if answer == nil then return nil, err end
   return core.plain_encode(answer)

@@ -332,12 +332,8 @@ function scheduler:serve(request, message)
   if self.host then
     result, err = live.serve(self, request, message)
   else
-    local a <const> = live.arguments(request)
-    local allowed <const>, refusal = live.asked:admit(a, message)
-    if not allowed then return nil, refusal end
-    if not live.approves(self, a.policy, message.right) then
-      return nil, errors.new("T0801", "a policy that does not ship with Tide takes the right `admin`, once")
-    end
+    local a <const>, refusal = live.admit(self, request, message)
+    if not a then return nil, refusal end
     local answer
     answer, err = self:install(a.policy, a)
     result = answer and core.plain_encode(answer)
