@@ -1,5 +1,6 @@
 -- What actors do at this moment: the stacks of their fibers, from the nodes that they run on, also of actors that
 -- compute without looking at anything. `tide stack`, stack() at the prompt, and the line that reports and errors name.
+local ask_all = require "tide.ask_all"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local pieces = require "tide.run.pieces"
@@ -32,14 +33,11 @@ local ANSWER_S <const> = 3
 ---@param list tide.stack[] gets fibers or problem
 ---@return tide.stack[] list
 function stacks.look(list)
-  local fibers = {}
-  for i, each in ipairs(list) do
-    fibers[i] = core.fiber(function()
-      local found, err = core.stack(each.address)
-      each.fibers, each.problem = found, err and err.message
-    end)
-  end
-  for _, fiber in ipairs(fibers) do core.fiber_wait(fiber) end
+  ask_all(list, function(each)
+    local found <const>, err = core.stack(each.address)
+    each.fibers, each.problem = found, err and err.message
+    return found, err
+  end)
   return list
 end
 
@@ -50,21 +48,19 @@ end
 ---workers; node: only there
 ---@return tide.stack[] by run, rank and address
 function stacks.gather(request)
-  local found, fibers = {}, {}
+  local names, agents, found = {}, {}, {}
   for _, member in ipairs(core.members()) do
     local wanted <const> = member.state == "up" and (not request.node or request.node == member.name)
     local agent <const> = wanted and core.whereis(member.name .. "/agent")
-    if agent then
-      fibers[#fibers + 1] = core.fiber(function()
-        local answer = core.call(agent, {op = "stack", address = request.address, run = request.run}, ANSWER_S)
-        for _, each in ipairs(answer and core.decode(pieces.whole(answer.data)) or {}) do
-          each.node = member.name
-          found[#found + 1] = each
-        end
-      end)
+    if agent then names[#names + 1], agents[#agents + 1] = member.name, agent end
+  end
+  local asked <const> = {op = "stack", address = request.address, run = request.run}
+  for i, answer in pairs((ask_all(agents, asked, {timeout_s = ANSWER_S}))) do
+    for _, each in ipairs(core.decode(pieces.whole(answer.data))) do
+      each.node = names[i]
+      found[#found + 1] = each
     end
   end
-  for _, fiber in ipairs(fibers) do core.fiber_wait(fiber) end
   table.sort(found, function(a, b)
     if a.run ~= b.run then return (a.run or "") < (b.run or "") end
     if a.rank ~= b.rank then return (a.rank or 0) < (b.rank or 0) end

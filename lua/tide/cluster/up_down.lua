@@ -1,6 +1,7 @@
 -- Clusters that stay: `tide up` starts one detached controller process whose children are the nodes, and which tells
 -- where it is (directory.lua); `tide down` ends it. With several controllers every node is a process of its own
 -- (replicated.lua).
+local ask_all = require "tide.ask_all"
 local children = require "tide.cluster.children"
 local core = require "tide.core"
 local detached = require "tide.cluster.detached"
@@ -227,13 +228,12 @@ end
 function standing.stop_runs_inside()
   local runs <const> = require "tide.cluster.runs"
   local listed <const> = runs.ask({op = "list"}, VERB_S)
-  local names, hosts, fibers = {}, {}, {}
-  for i, run in ipairs(listed and listed.runs or {}) do
-    names[i], hosts[i] = run.name, run.host
-    fibers[i] = core.fiber(runs.ask, {op = "verb", name = tostring(run.n), verb = "cancel",
-      arguments = {why = "the cluster was taken down"}}, VERB_S)
-  end
-  for _, fiber in ipairs(fibers) do core.fiber_wait(fiber) end
+  local going <const>, names, hosts = listed and listed.runs or {}, {}, {}
+  for i, run in ipairs(going) do names[i], hosts[i] = run.name, run.host end
+  ask_all(going, function(run, _, timeout_s)
+    return runs.ask({op = "verb", name = tostring(run.n), verb = "cancel",
+      arguments = {why = "the cluster was taken down"}}, timeout_s)
+  end, {timeout_s = VERB_S})
   local deadline <const>, machine <const> = core.now() + HOSTS_S, core.machine().id
   while #hosts > 0 and core.now() < deadline do
     local members = {}
