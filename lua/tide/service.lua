@@ -140,7 +140,7 @@ function service.new(o)
   return setmetatable(self, service)
 end
 
-function service:unknown_error(name)
+local function unknown_error(self, name)
   if self.unknown then return self.unknown(name) end
   return errors.new("T0113", {message = ("%s does not know the request `%s`"):format(self.name,
     text.clean(tostring(name))), help = type(name) == "string"
@@ -152,7 +152,7 @@ end
 local function admitted(self, request, message)
   local name <const> = type(request) == "table" and request.op or nil
   local row <const> = type(name) == "string" and self.answers[name] and self.rows[name] or nil
-  if not row then return nil, self:unknown_error(name) end
+  if not row then return nil, unknown_error(self, name) end
   local from, err = message, nil
   if self.from then from, err = self.from(request, message) end
   if from == nil then return nil, err end

@@ -15,7 +15,6 @@ local service = require "tide.service"
 local stream = {}
 stream.__index = stream
 
-
 ---@class tide.stream
 ---@field first integer number of the oldest item that is kept
 ---@field last integer number of the newest one

@@ -322,7 +322,7 @@ ops["console.open"] = function(request, message)
   if not require("tide.console.roles").is(role) then
     return nil, script.error("T0113", "a session has role read, operate or admin")
   end
-  if type(id) ~= "string" or not id:find "^%x+$" or #id > 64 then
+  if not id:find "^%x+$" or #id > 64 then
     return nil, script.error("T0113", "a session is named by hexadecimal digits")
   end
   if not service.at_least(message.right, role) then

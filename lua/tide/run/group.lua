@@ -19,7 +19,6 @@ local stream = require "tide.stream"
 ---@field changes tide.stream what happened to members
 ---@field broken? tide.error linked, and one is gone for good
 local group = {}
-group.__index = group
 
 local TIMEOUT_S <const> = 30
 local START_S <const> = 30
@@ -311,9 +310,8 @@ end
 function group.main(a)
   core.trap_exits(true)
   core.title("group " .. a.class)
-  local self <const> = setmetatable({a = a, members = {}, monitors = {}, callers = {}, streams = {}, newest = 0,
-                                     calls = 0, turns = 0, opens = a.opens or {},
-                                     changes = stream.new {items_max = CHANGES_MAX}}, group)
+  local self <const> = {a = a, members = {}, monitors = {}, callers = {}, streams = {}, newest = 0, calls = 0,
+                        turns = 0, opens = a.opens or {}, changes = stream.new {items_max = CHANGES_MAX}}
   for rank, place in ipairs(a.members) do
     self.members[rank] = {rank = rank, node = place.node, agent = place.agent, ends = {}}
   end

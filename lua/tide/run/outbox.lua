@@ -104,9 +104,6 @@ function methods:read_events(message, after)
   return self.outbox:read(message, after or 0)
 end
 
----@return boolean whether there is something that the driver was not sent
-function methods:has_events() return self.outbox.last > self.outbox.sent end
-
 ---Tells the driver, and the cluster's events.
 ---@param event table {kind=, ...}
 function methods:emit(event)

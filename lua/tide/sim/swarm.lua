@@ -140,9 +140,7 @@ end
 ---Prints the list; a campaign that has not reached a branch that its profile expects has failed.
 ---@return boolean complete
 local function show_reached(context, sum, seeds, expected)
-  local names, never = {}, {}
-  for name in pairs(sum) do names[#names + 1] = name end
-  table.sort(names)
+  local names, never = text.sorted_keys(sum), {}
   for i, name in ipairs(names) do names[i] = ("%s %d (%d)"):format(name, sum[name].count, sum[name].seeds) end
   context:say("sim: rare branches, how often (in how many seeds): " .. table.concat(names, ", "))
   for name in expected:gmatch "%S+" do
