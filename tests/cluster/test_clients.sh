@@ -87,6 +87,27 @@ if [ -e "${TIDE_BUILD_DIR:-$root/build}/tide_http.so" ]; then
     post 404 nobody '{"method": "score"}'
     post 401 predict '{"method": "score"}' 'X-None: 1'
 fi
+cat >steer.py <<'PY'
+import tide
+with tide.connect("lab") as c:
+    run = c.runs.get(next(r.name for r in c.runs.list() if r.job == "serve"))
+    run.pause()
+    assert run.show()["state"] == "paused", run.show()
+    run.resume()
+    assert run.show()["state"] == "running", run.show()
+    try:
+        run.set(absent=0.1)
+        raise SystemExit("a param that the run has not was set")
+    except tide.Error as error:
+        assert error.code == "T0113" and "absent" in error.message, vars(error)
+    run.stop(within=30)
+    try:
+        raise SystemExit(f"a run that was stopped ended well: {run.wait(30)}")
+    except tide.ActorError as error:
+        assert f"{run.name}: stopped" in str(error), error
+    assert run.show()["state"] == "stopped", run.show()
+PY
+timeout 90 "$python" steer.py >steer.txt 2>&1 || fail "steering: $(cat steer.txt)"
 run 0 down lab -y
 
 # The node that serves a client stalls, then is killed.

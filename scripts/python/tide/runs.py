@@ -39,9 +39,9 @@ class Run:
         return self._runs._ask("job", "show", self.name)[0]
 
     def wait(self, timeout: Optional[float] = None) -> dict:
-        """Waits until it ends; raises ActorError if it failed."""
-        lines = self._runs._ask("job", "wait", self.name, timeout=timeout)
-        return lines[-1] if lines else self.show()
+        """Waits until it ends, and shows it; raises ActorError if it failed, was stopped or is lost."""
+        self._runs._ask("job", "wait", self.name, timeout=timeout)
+        return self.show()
 
     def set(self, **params: Any) -> None:
         """Changes params from the next report on."""
@@ -141,4 +141,4 @@ def _error(done) -> errors.Error:
             continue
         if isinstance(data, dict):
             return errors.of_actor(data.get("error", data))
-    return errors.Error(done.stderr.strip() or f"tide ended with {done.returncode}", "EREFUSED")
+    return errors.ActorError(done.stderr.strip() or f"tide ended with {done.returncode}", "EREFUSED")
