@@ -17,7 +17,7 @@ local job = tide.job {
   },
   worker = function(w)
     local ends <const> = tide.now() + opt.seconds
-    while tide.now() < ends do
+    while tide.now() < ends and not w:stopping() do
       local loss = 0
       for _ = 1, 50 do
         local user <const>, item <const> = w.rng:below(opt.users), w.rng:below(opt.items)
