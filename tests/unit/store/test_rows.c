@@ -258,10 +258,42 @@ static void operations_run_side_by_side_and_are_bounded(void **state) {
 
 /* ---- deadlines: a node that stands still ---- */
 
+struct silent {
+    atomic_int calls, casts;
+};
+
 static int count_and_keep_silent(void *state, const struct tide_message *m) {
-    atomic_int *calls = state;
-    atomic_fetch_add(calls, m->kind == TIDE_CALL);
+    struct silent *silent = state;
+    atomic_fetch_add(&silent->calls, m->kind == TIDE_CALL);
+    atomic_fetch_add(&silent->casts, m->kind == TIDE_CAST);
     return 0;
+}
+
+struct waiter {
+    struct tide_client_op *op;
+    int code;
+    atomic_bool over;
+};
+
+static void *wait_for_answer(void *arg) {
+    struct waiter *w = arg;
+    w->code = tide_client_wait(w->op, 0);
+    atomic_store(&w->over, true);
+    return NULL;
+}
+
+/* A wait that is interrupted leaves its operation running. */
+static void interrupt_a_wait(struct tide_client *client, struct tide_client_op *op) {
+    struct waiter w = {.op = op};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_answer, &w), 0);
+    while (!atomic_load(&w.over)) {
+        tide_client_interrupt(client);
+        usleep(1000);
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(w.code, TIDE_ECANCELED);
+    assert_false(tide_client_is_done(op));
 }
 
 static int echo(void *state, const struct tide_message *m) {
@@ -272,7 +304,7 @@ static int echo(void *state, const struct tide_message *m) {
 static void calls_reach_actors_that_open_to_them(void **state) {
     (void)state;
     struct cluster c;
-    static atomic_int calls;
+    static struct silent silent;
     struct tide_client_op *op;
     uint64_t actor;
     size_t size;
@@ -280,7 +312,7 @@ static void calls_reach_actors_that_open_to_them(void **state) {
     const uint8_t body[] = {0x93, 1, 2, 3};
     open_cluster(&c, false, 2, 7);
     create_tables(&c);
-    assert_int_equal(tide_spawn(c.nodes[1], &(struct tide_actor_options){.name = "silent", .handle = count_and_keep_silent, .state = &calls, .opens = TIDE_RIGHT_READ}, NULL), 0);
+    assert_int_equal(tide_spawn(c.nodes[1], &(struct tide_actor_options){.name = "silent", .handle = count_and_keep_silent, .state = &silent, .opens = TIDE_RIGHT_READ}, NULL), 0);
     assert_int_equal(tide_spawn(c.nodes[1], &(struct tide_actor_options){.name = "echo", .handle = echo, .opens = TIDE_RIGHT_READ}, NULL), 0);
     assert_int_equal(tide_spawn(c.nodes[1], &(struct tide_actor_options){.name = "closed", .handle = echo}, NULL), 0);
     struct tide_client *client = connect_client(&c, 0);
@@ -297,8 +329,16 @@ static void calls_reach_actors_that_open_to_them(void **state) {
     assert_memory_equal(tide_client_answer(op, &size), large, sizeof large);
     tide_client_free(op);
     assert_int_equal(tide_client_find(client, "silent", 0, &actor), 0);
+    assert_int_equal(tide_client_cast(client, actor, body, 3), TIDE_EPROTO);
+    assert_int_equal(tide_client_cast(client, actor, body, sizeof body), 0);
     assert_int_equal(tide_client_call(client, actor, body, sizeof body, TIDE_SECOND / 20, &op), 0);
     assert_int_equal(tide_client_wait(op, 0), TIDE_ETIMEDOUT);
+    tide_client_free(op);
+    assert_int_equal(tide_client_call(client, actor, body, sizeof body, 0, &op), 0);
+    interrupt_a_wait(client, op);
+    while (atomic_load(&silent.calls) < 2) {
+        usleep(1000);
+    }
     tide_client_free(op);
     assert_int_equal(tide_client_find(client, "closed", 0, &actor), 0);
     assert_int_equal(tide_client_call(client, actor, body, sizeof body, 0, &op), 0);
@@ -306,7 +346,8 @@ static void calls_reach_actors_that_open_to_them(void **state) {
     tide_client_free(op);
     assert_int_equal(tide_client_call(client, actor, body, 3, 0, &op), TIDE_EPROTO);
     tide_client_close(client);
-    assert_int_equal(atomic_load(&calls), 1);
+    assert_int_equal(atomic_load(&silent.calls), 2);
+    assert_int_equal(atomic_load(&silent.casts), 1);
     close_cluster(&c);
 }
 
