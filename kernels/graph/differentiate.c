@@ -407,7 +407,9 @@ static void mark_needed(struct walk *w, bool of_inputs) {
         for (size_t i = 0; i < node->in_count; i++) {
             any = any || w->needed[node->in[i]];
         }
-        w->needed[node->out[0]] = any;
+        for (size_t o = 0; o < node->out_count; o++) { /* what is no real number has no gradient */
+            w->needed[node->out[o]] = any && (o == 0 || w->p->values[node->out[o]].type == TIDE_VALUE_FLOAT);
+        }
     }
 }
 
@@ -422,15 +424,20 @@ static void check_gradient(struct walk *w, const struct group *group, size_t i, 
     }
 }
 
+/* Whether an output has a gradient that is wanted. */
+static bool arrived(const struct walk *w, const uint32_t *out, size_t count) {
+    bool any = false;
+    for (size_t o = 0; o < count; o++) {
+        any = any || (w->gradient[out[o]] != NONE && w->needed[out[o]]);
+    }
+    return any;
+}
+
 /* At a group's last operation everybody who reads its outputs has been visited. */
 static void visit_group(struct walk *w, size_t n) {
     const struct group group = w->p->groups[w->p->nodes[n].group - 1];
     uint32_t g[TIDE_OP_OUTPUTS], by[TIDE_OP_INPUTS];
-    bool any = false;
-    for (size_t o = 0; o < group.out_count; o++) {
-        any = any || (w->gradient[group.out[o]] != NONE && w->needed[group.out[o]]);
-    }
-    if (n != group.last || !any) {
+    if (n != group.last || !arrived(w, group.out, group.out_count)) {
         return;
     }
     if (!w->derive) {
@@ -474,8 +481,11 @@ static void visit(struct walk *w, size_t n) {
         }
         return;
     }
-    w->g = w->gradient[node.out[0]];
-    if (w->g != NONE && w->needed[node.out[0]]) {
+    if (arrived(w, node.out, node.out_count)) {
+        if (w->gradient[node.out[0]] == NONE) { /* another output is used, and not the first */
+            w->gradient[node.out[0]] = tide__walk_zeros(w, node.out[0]);
+        }
+        w->g = w->gradient[node.out[0]];
         adjoint(w);
     }
 }

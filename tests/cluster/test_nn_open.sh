@@ -263,6 +263,56 @@ says err.txt 'T0903.*operation huber has no backward'
 build 'TIDE_KERNEL_ABI, .version' 'TIDE_KERNEL_ABI - 1, .version'
 run 1 run own_operation.lua
 says err.txt 'T0909.*huber.so: it was built for version 5 of tide/kernel.h, this is version 6: build it again'
+# Two results, of which a program uses either or both.
+cat >changed.c <<'C'
+#include <tide/kernel.h>
+static int shape(const struct tide_own_shape *in, const double *numbers, struct tide_own_shape *out, char *error) {
+    (void)numbers, (void)error;
+    out[0] = out[1] = in[0];
+    return 0;
+}
+static int forward(const struct tide_own_call *call) {
+    const double *x = call->in[0].data;
+    for (size_t i = 0; i < call->in[0].rows * call->in[0].columns; i++) {
+        ((double *)call->out[0].data)[i] = x[i] * x[i];
+        ((double *)call->out[1].data)[i] = x[i] * x[i] * x[i];
+    }
+    return 0;
+}
+static int backward(const struct tide_own_call *call) {
+    const double *x = call->in[0].data, *a = call->g[0].data, *b = call->g[1].data;
+    for (size_t i = 0; i < call->in[0].rows * call->in[0].columns; i++) {
+        ((double *)call->by[0].data)[i] = 2 * x[i] * a[i] + 3 * x[i] * x[i] * b[i];
+    }
+    return 0;
+}
+static const struct tide_own_operation operations[] = {
+    {.name = "powers", .doc = "x^2 and x^3.", .in_count = 1, .out_count = 2, .shape = shape, .forward = forward,
+     .backward = backward}};
+const struct tide_kernel_module *tide_kernel_module(const struct tide_kernel_host *host) {
+    static const struct tide_kernel_module module = {
+        .abi = TIDE_KERNEL_ABI, .version = "1", .operations = operations, .operation_count = 1};
+    (void)host;
+    return &module;
+}
+C
+compile -Wall -Wextra -Werror
+cat >two.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local own <const> = tide.kernel.load "huber.so"
+tide.main(function()
+  local x <const> = tide.tensor.zeros("f32", 3, 2):normal(1)
+  nn.check_gradient(function(v) return (own.powers(v)) end, {x})
+  nn.check_gradient(function(v) return (select(2, own.powers(v))) end, {x})
+  nn.check_gradient(function(v)
+    local a, b = own.powers(v)
+    return a + 2 * b
+  end, {x})
+  print "both results have gradients"
+end)
+LUA
+run 0 run two.lua
+says out.txt 'both results have gradients'
 build 'y\[i\] = a <= bound' '*(volatile int *)(size_t)(8 + i) = 1; y[i] = a <= bound'
 if [ -z "${TIDE_SANITIZED:-}" ]; then # whose handler of signals is another
     timeout 60 "$TIDE" run own_operation.lua >out.txt 2>err.txt
