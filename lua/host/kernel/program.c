@@ -223,8 +223,12 @@ static int program_own(lua_State *L) {
         lua_pop(L, 1);
     }
     int code = tide_program_apply(p, TIDE_OP_OWN, in, count, &attributes, &value);
+    if (code != 0) {
+        return give_value(L, code, value);
+    }
+    lua_pushinteger(L, value);
     lua_pushinteger(L, attributes.own->out_count);
-    return give_value(L, code, value) == 1 ? (lua_insert(L, -2), 2) : 2;
+    return 2;
 }
 
 /* program:map(micro, a, b, c): integers are values, floats constants */
