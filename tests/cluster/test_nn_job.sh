@@ -101,11 +101,12 @@ says out.txt '^wrong ok$'
 # statistics of layers.
 cat >nan.lua <<'LUA'
 local tide, nn = require "tide", require "tide.nn"
-local opt = tide.options {nan = {"", default = "stop"}, clip = {"", default = 0.0}, bad = {"", default = 7}}
+local opt = tide.options {nan = {"", default = "stop"}, clip = {"", default = 0.0}, bad = {"", default = 7},
+  every = {"local steps", default = 0}}
 local job = nn.job {
   name = "nan", program = nn.sequential {input = {3}, loss = nn.xent(), nn.linear(4), nn.tanh(), nn.linear(2)},
   batch = 10, epochs = 2, optimizer = nn.momentum {lr = 0.1}, nan = opt.nan, clip = opt.clip > 0 and opt.clip or nil,
-  watch = true,
+  watch = true, exchange = opt.every > 0 and {every = opt.every} or nil,
   data = tide.data.lazy(function()
     local x = tide.tensor.zeros("f32", 100, 3):normal(1)
     local y = x:row_sums():map "x > 0":convert "i32"
@@ -131,6 +132,8 @@ for clip in 0 1; do
     run 0 run nan.lua --nan skip --clip $clip
     says out.txt '^report 2 skipped 1 of 90 examples, fc1 seen$'
 done
+run 0 run nan.lua --nan skip --every 2 # a local step is one worker's half of a batch
+says out.txt '^report 2 skipped 1 of 95 examples, fc1 seen$'
 run 0 run nan.lua --bad 0
 says out.txt '^report 2 skipped 0 of 100 examples, fc1 seen$'
 finish

@@ -62,16 +62,16 @@ function rounds:give()
 end
 
 ---@param batch {steps: integer, load: fun(step: integer): table|nil} load: nil for a step without examples here
----@return table {loss=, count=, correct=, steps=} of all local steps
+---@return table {loss=, count=, correct=, skipped=, steps=} of all local steps
 function rounds:backward(batch, hooks)
   for l in ipairs(self.tensors) do hooks.need(l) end
   self:give()
-  local r <const> = {loss = 0, count = 0, correct = 0, steps = batch.steps}
+  local r <const> = {loss = 0, count = 0, correct = 0, skipped = 0, steps = batch.steps}
   for step = 1, batch.steps do
     local part <const> = batch.load(step)
     if part then
       local made <const> = self.inner:step(part)
-      for _, k in ipairs(made.skipped and {} or {"loss", "count", "correct"}) do r[k] = r[k] + made[k] end
+      for _, k in ipairs(made.skipped and {"skipped"} or {"loss", "count", "correct"}) do r[k] = r[k] + made[k] end
     else
       self.inner.steps = self.inner.steps + 1 -- schedules are the same on all
     end

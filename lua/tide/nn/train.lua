@@ -316,11 +316,11 @@ local function run_epoch(self, epoch)
   local weigh <const> = weight and function(place) return weight(order[place]) end or nil
   local goes_on <const> = epoch.unfinished
   local left <const> = goes_on and goes_on.left or {{first = 1, count = #order}}
-  local own = not epoch.joins and goes_on and self.own or {loss = 0, count = 0, correct = 0, steps = 0}
+  local own = not epoch.joins and goes_on and self.own or {loss = 0, count = 0, correct = 0, skipped = 0, steps = 0}
   local round <const> = self.rounds and self.batch * self.rounds.o.every or self.batch
   for first, count, whole in self.group:batches(left, round, false, weigh) do
     local r <const> = self:train(order, first, count, whole)
-    own.steps = own.steps + (r.steps or 1)
+    own.steps, own.skipped = own.steps + (r.steps or 1), own.skipped + (r.skipped or 0)
     local counts <const> = self.model.nan == "stop" or r.loss - r.loss == 0
     for _, k in ipairs(counts and {"loss", "count", "correct"} or {}) do own[k] = own[k] + r[k] end
     w:report {loss = counts and r.loss or 0, examples = r.count, wait = false}
@@ -334,6 +334,7 @@ local function run_epoch(self, epoch)
   self.figures = {}
   report.loss, report.examples, report.correct, report.steps = own.loss, own.count, own.correct, own.steps
   report.alike = {loss = total.loss, examples = total.count, correct = total.correct, skipped = total.skipped}
+  if self.rounds then report.skipped = own.skipped end -- of this worker's steps; others skip a step together
   if w.job.net.watch and self.group:present()[1] == w.rank and self.model.last then -- sums of one worker's
     for name, number in pairs(self.model:watch(self.model.last):fields()) do report[name] = number end
   end
