@@ -307,6 +307,7 @@ extern _Thread_local struct scheduler *tide__scheduler; /* whose code runs on th
 void inbox_push(struct scheduler *target, struct message *message);
 struct scheduler *scheduler_of(struct tide_system *system, tide_address to); /* NULL: no such thread */
 struct actor *actor_find(struct scheduler *s, tide_address who);             /* live or ending; NULL if gone */
+struct actor *actor_at(const struct scheduler *s, uint32_t index);           /* likewise, by its slot; any thread */
 void actor_schedule(struct scheduler *s, struct actor *actor);
 void actor_activate(struct scheduler *s, struct actor *actor);
 void actor_end(struct scheduler *s, struct actor *actor, int reason, const char *text);

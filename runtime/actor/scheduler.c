@@ -37,6 +37,12 @@ struct actor *actor_find(struct scheduler *s, tide_address who) {
     return id != 0 && id == tide_address_id(who) ? actor : NULL;
 }
 
+struct actor *actor_at(const struct scheduler *s, uint32_t index) {
+    struct actor *chunk = __atomic_load_n(&s->chunks[index / SLOT_CHUNK], __ATOMIC_ACQUIRE); /* with slot_take */
+    struct actor *actor = chunk ? &chunk[index % SLOT_CHUNK] : NULL;
+    return actor && atomic_load_explicit(&actor->id, memory_order_acquire) != 0 ? actor : NULL;
+}
+
 /* ---- inbox ---- */
 
 void inbox_push(struct scheduler *target, struct message *message) {
@@ -261,9 +267,8 @@ static void each_actor(struct scheduler *s, void (*visit)(struct scheduler *, st
                        const struct message *m) {
     uint32_t count = __atomic_load_n(&s->slot_count, __ATOMIC_ACQUIRE); /* spawns from other threads go on */
     for (uint32_t i = count; i-- > 0;) { /* newest first: children before their parents */
-        struct actor *chunk = __atomic_load_n(&s->chunks[i / SLOT_CHUNK], __ATOMIC_ACQUIRE);
-        struct actor *actor = !chunk ? NULL : &chunk[i % SLOT_CHUNK];
-        if (actor && atomic_load_explicit(&actor->id, memory_order_acquire) != 0 && actor->lifecycle == ACTOR_LIVE) {
+        struct actor *actor = actor_at(s, i);
+        if (actor && actor->lifecycle == ACTOR_LIVE) {
             visit(s, actor, m);
         }
     }

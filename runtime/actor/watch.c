@@ -105,9 +105,8 @@ static void watch_scheduler(struct scheduler *s) {
         return;
     }
     for (uint32_t i = 1; i < s->slot_count; i++) {
-        const struct actor *chunk = s->chunks[i / SLOT_CHUNK];
-        const struct actor *actor = chunk ? &chunk[i % SLOT_CHUNK] : NULL;
-        if (actor && atomic_load(&actor->id) != 0 && actor->lifecycle == ACTOR_LIVE) {
+        const struct actor *actor = actor_at(s, i);
+        if (actor && actor->lifecycle == ACTOR_LIVE) {
             watch_mailbox(s, actor);
         }
     }
@@ -147,9 +146,8 @@ size_t tide_system_waits(const struct tide_system *system, char *out, size_t siz
     for (unsigned t = 0; t < system->count; t++) {
         const struct scheduler *s = system->schedulers[t];
         for (uint32_t i = 1; i < s->slot_count && used < size; i++) {
-            const struct actor *chunk = s->chunks[i / SLOT_CHUNK];
-            const struct actor *actor = chunk ? &chunk[i % SLOT_CHUNK] : NULL;
-            if (actor && atomic_load(&actor->id) != 0) {
+            const struct actor *actor = actor_at(s, i);
+            if (actor) {
                 used += describe_actor(s, actor, out + used, size - used);
             }
         }
