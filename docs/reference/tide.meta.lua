@@ -587,7 +587,7 @@ function tide_cluster:start(job_, params, o) end
 ---Spawns actors of a class on nodes: docs/guides/actors.md.
 ---@param class tide.actor_class
 ---@param arguments any for its `start`
----@param o? {on?: string, each?: integer, restart?: integer, threads?: boolean}
+---@param o? {on?: string, each?: integer, restart?: integer, threads?: boolean, link?: boolean, publish?: string}
 ---@return tide.group to be closed
 function tide_cluster:group(class, arguments, o) end
 

@@ -41,7 +41,6 @@ local CHECKS <const> = {
   table = {is_table, "a table"},
   any = {function() return true end, "a value"},
   id = {function(v) return is_string(v) or is_integer(v) end, "a name or a number"},
-  text = {function(v) return is_string(v) or is_list_of(v, is_string) end, "a text"},
   keys = {function(v) return type(v) == "userdata" or is_list_of(v, is_integer) end, "a list of keys"},
   strings = {function(v) return is_list_of(v, is_string) end, "a list of strings"},
   integers = {function(v) return is_list_of(v, is_integer) end, "a list of whole numbers"},

@@ -299,7 +299,7 @@ end
 ---Spawns actors of a class on nodes: docs/guides/actors.md.
 ---@param class tide.actor_class
 ---@param arguments any for its `start`
----@param o? {on?: string, each?: integer, restart?: integer, threads?: boolean}
+---@param o? {on?: string, each?: integer, restart?: integer, threads?: boolean, link?: boolean, publish?: string}
 ---@return tide.group to be closed
 function cluster:group(class, arguments, o) return require("tide.run.actors").spawn(self, class, arguments, o) end
 
