@@ -42,6 +42,7 @@ with tide.connect("lab") as c:
     error = refused(tide.ActorError, "predict", "score", 10**6, [1])
     assert error.code == "T0602" and "serve.lua:" in error.where and error.node, vars(error)
     refused(tide.UsageError, "nobody", "score")
+    c.actor("rows").cast([1, "users"])  # of no interest to it
     predict = c.actor("predict")
     assert len(predict.call("score", 3, [1, 2])) == 2
     predict._address += 1 << 22  # of a later life of its slot: nobody has it

@@ -17,7 +17,8 @@ class Error(Exception):
     where        script and line of an actor's error, or None
     node         on which it happened, or None
     retry_after  seconds after which another try is worth it, or None
-    outcome      of a push: "none" (not applied) or "unknown" (each row once or not at all); else None
+    outcome      of a push that was sent: "none" (not applied) or "unknown" (each row once or not at all); of other
+                 operations likewise; None if the call failed before
     """
 
     def __init__(self, message="", name="EINVAL", *, code=None, help=None, where=None, node=None, retry_after=None, outcome=None):
