@@ -22,6 +22,7 @@ netns_begin() {
     mkdir -m 0700 "$XDG_RUNTIME_DIR"
     cd "$work" || exit 2
     ip netns add "$net-hub" || skip "no network namespaces here"
+    inside hub true 2>/dev/null || skip "network namespaces need a / that is a mount point, and this is none"
     inside hub ip link add name br0 type bridge
     inside hub ip link set br0 up
     for ((k = 0; k <= netns_last; k++)); do

@@ -34,6 +34,11 @@ find_plugins() {
     if [ -n "${TIDE_SANITIZED:-}" ]; then export LD_LIBRARY_PATH=${TIDE_BUILD_DIR:-$root/build}; fi
 }
 
+# For tests that play a person at a prompt: a chroot without /dev/pts has no terminals.
+need_terminals() {
+    python3 -c 'import os; os.openpty()' 2>/dev/null || { echo "skipped: no python3 with pseudo-terminals here"; exit 77; }
+}
+
 fail() {
     echo "FAILED: $*"
     failures=$((failures + 1))

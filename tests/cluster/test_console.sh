@@ -2,6 +2,7 @@
 # The console: one line and scripts without a terminal, targets, exit codes; then a person at the prompt (console.py),
 # with every kind of loop cancelled; then the programs around it.
 . "$(dirname "$0")/harness.sh"
+need_terminals
 export XDG_STATE_HOME=$work/state
 [ -n "${TIDE_SANITIZED:-}" ] && export CONSOLE_LIMIT_S=60
 

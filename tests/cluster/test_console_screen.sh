@@ -2,6 +2,7 @@
 # The prompt as its screen shows it (console_screen.py), and what people watch: events, taps, histograms, roles, the
 # nodes of jobs and actors as targets; then readers that go away and input that nobody should give.
 . "$(dirname "$0")/harness.sh"
+need_terminals
 export XDG_STATE_HOME=$work/state
 [ -n "${TIDE_SANITIZED:-}" ] && export CONSOLE_LIMIT_S=60
 
