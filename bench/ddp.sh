@@ -20,7 +20,7 @@ while [ $# -gt 0 ]; do
         --json) json=1 ;;
         --no-torch) torch=0 ;;
         --workers | --rounds | --steps | --nets | --links | --methods)
-            [ $# -gt 1 ] || { echo "$1 wants a value" >&2; exit 2; }
+            [ $# -gt 1 ] || { echo "$1 requires a value" >&2; exit 2; }
             printf -v "${1#--}" '%s' "$2"
             shift ;;
         --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" | grep -v '^set'; exit 0 ;;

@@ -81,7 +81,7 @@ static int find_inputs(struct batch *b) {
                              w->inputs[i].edge ? "edges" : "vertices");
         }
         if (in->columns != w->inputs[i].columns) {
-            return tide_fail(TIDE_EINVAL, "\"%s\" has %u columns in the data, the program wants %u", in->name,
+            return tide_fail(TIDE_EINVAL, "\"%s\" has %u columns in the data, the program requires %u", in->name,
                              in->columns, w->inputs[i].columns);
         }
         b->inputs[i] = in;

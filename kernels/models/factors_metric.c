@@ -70,7 +70,7 @@ static int run(const struct tide_argument *arguments, struct tide_result *result
                        .weight = arguments[M_WEIGHT].number};
     int code = tide_factor_batch(arguments, arguments[F_W].tensor.rows, &m.b, error);
     if (code == 0 && pairs->rows * pairs->columns != 2 * m.pair_count) {
-        code = tide_kernel_fail(error, TIDE_EINVAL, "pairs wants two examples for each of similar");
+        code = tide_kernel_fail(error, TIDE_EINVAL, "pairs requires two examples for each of similar");
     }
     if (code == 0 && !(m.weight >= 0 && isfinite(m.weight))) {
         code = tide_kernel_fail(error, TIDE_EINVAL, "weight must be 0 or more");

@@ -412,7 +412,7 @@ static int read_lists(const struct tide_argument *a, struct light *g, char *erro
     const struct tide_kernel *self = &tide_kernel_lda_light;
     const struct tide_tensor *rows = &a[ROW_OF].tensor, *listed = &a[LISTED].tensor;
     if (!a[STARTS].given || !a[LISTED].given || !a[PLACES].given) {
-        return tide_kernel_fail(error, TIDE_EINVAL, "row_of wants starts, listed and places");
+        return tide_kernel_fail(error, TIDE_EINVAL, "row_of requires starts, listed and places");
     }
     g->row_of = rows->data;
     g->words = rows->rows * rows->columns;

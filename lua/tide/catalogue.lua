@@ -537,14 +537,14 @@ entry("T0903", {
 })
 entry("T0904", {
   title = "no such device", exit = 1, name = "EUNSUPPORTED",
-  explanation = "A model requests a device that this machine does not have or this program cannot use. \"cuda\" wants "
+  explanation = "A model requests a device that this machine lacks or this program cannot use. \"cuda\" requires "
     .. "an NVIDIA GPU, its driver, the module tide_cuda.so (made when the build finds nvcc) and libcublas.",
   remedy = "device = \"cpu\", or what the text names; `tide version -v` says what was found",
 })
 
 entry("T0909", {
   title = "a kernel module cannot be loaded", exit = 1, name = "EINVAL",
-  explanation = "tide.kernel.load wants a shared object built with the tide/kernel.h of this version, which defines "
+  explanation = "tide.kernel.load requires a shared object built with the tide/kernel.h of this version, which defines "
     .. "tide_kernel_module. The text says what is wrong with it.",
   remedy = "build it again with `pkg-config --cflags tide`; docs/guides/kernels.md has an example",
 })

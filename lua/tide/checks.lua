@@ -22,7 +22,7 @@ end
 ---@return integer
 function checks.whole(who, what, value, least, most)
   local number = type(value) == "number" and math.tointeger(value)
-  if not number then checks.fail(("%s wants %s as a whole number, not %s"):format(who, what, shown(value))) end
+  if not number then checks.fail(("%s requires %s as a whole number, not %s"):format(who, what, shown(value))) end
   if least and number < least or most and number > most then
     checks.fail(("%s: %s is %s, not %d"):format(who, what, most and ("between %d and %d"):format(least or 0, most)
       or ("%d or more"):format(least), number))
@@ -37,7 +37,9 @@ end
 ---@param most number
 ---@return number
 function checks.number(who, what, value, least, most)
-  if type(value) ~= "number" then checks.fail(("%s wants %s as a number, not %s"):format(who, what, shown(value))) end
+  if type(value) ~= "number" then
+    checks.fail(("%s requires %s as a number, not %s"):format(who, what, shown(value)))
+  end
   if not (value >= least and value <= most) then
     checks.fail(("%s: %s is between %g and %g, not %s"):format(who, what, least, most, shown(value)))
   end
@@ -50,7 +52,8 @@ end
 ---@return string
 function checks.text(who, what, value)
   if type(value) ~= "string" or value == "" then
-    checks.fail(("%s wants %s as a string, not %s"):format(who, what, value == "" and "an empty one" or shown(value)))
+    checks.fail(("%s requires %s as a string, not %s"):format(who, what,
+      value == "" and "an empty one" or shown(value)))
   end
   return value
 end

@@ -28,7 +28,7 @@ end
 ---The function that runs on the driver once the script has loaded; elsewhere it is ignored.
 ---@param f fun()
 function tide.main(f)
-  if type(f) ~= "function" then error(script.error("T0113", "tide.main wants a function"), 2) end
+  if type(f) ~= "function" then error(script.error("T0113", "tide.main requires a function"), 2) end
   if script.main then error(script.error("T0113", "a script has one tide.main"), 2) end
   script.main = f
 end
@@ -71,7 +71,7 @@ tide.kernel = require "tide.kernel"
 local RANGE_MAX <const> = 100000000 -- 1.6 GiB
 
 local function is_function(who, f)
-  if type(f) ~= "function" then checks.fail(("%s wants a function, not a %s"):format(who, type(f))) end
+  if type(f) ~= "function" then checks.fail(("%s requires a function, not a %s"):format(who, type(f))) end
 end
 
 ---The integers a..b as an array.
@@ -149,7 +149,7 @@ end
 ---@param functions function[]
 ---@return any[]
 function tide.all(functions)
-  if type(functions) ~= "table" then checks.fail "tide.all wants a list of functions" end
+  if type(functions) ~= "table" then checks.fail "tide.all requires a list of functions" end
   for i, f in ipairs(functions) do is_function(("tide.all: item %d"):format(i), f) end
   local handles, results = {}, {}
   for i, f in ipairs(functions) do handles[i] = tide.spawn(f) end

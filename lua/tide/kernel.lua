@@ -15,7 +15,7 @@ local kernel = {}
 ---@return table<string, tide.kernel_function> module kernels and operations by name; `version` is what the module says
 function kernel.load(path)
   if type(path) ~= "string" then
-    error(script.error("T0113", "tide.kernel.load wants the path of a shared object"), 2)
+    error(script.error("T0113", "tide.kernel.load requires the path of a shared object"), 2)
   end
   local directory <const> = (script.path or ""):match("^(.*)/[^/]*$")
   local full <const> = path:sub(1, 1) ~= "/" and directory and directory .. "/" .. path or path

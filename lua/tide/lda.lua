@@ -49,7 +49,7 @@ local function contains(list, value)
 end
 
 local function check_types(o)
-  if type(o) ~= "table" then fail "tide.lda.job wants a table of options" end
+  if type(o) ~= "table" then fail "tide.lda.job requires a table of options" end
   for key, value in pairs(o) do
     local want = KNOWN[key]
     if not want then
@@ -62,7 +62,7 @@ local function check_types(o)
     end
   end
   for _, key in ipairs {"name", "corpus", "topics", "passes"} do
-    if o[key] == nil then fail(("tide.lda.job wants `%s`"):format(key)) end
+    if o[key] == nil then fail(("tide.lda.job requires `%s`"):format(key)) end
   end
 end
 

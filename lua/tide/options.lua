@@ -123,7 +123,7 @@ local function check_fields(name, entry)
     faulty(name, "a name is a word of a-z, 0-9 and _, beginning with a letter")
   end
   if name == "help" then faulty(name, "this name is taken") end
-  if type(entry) ~= "table" then faulty(name, "wants a table {doc, default=, type=, choices=, required=}") end
+  if type(entry) ~= "table" then faulty(name, "requires a table {doc, default=, type=, choices=, required=}") end
   for field, value in pairs(entry) do
     local want <const> = FIELDS[field]
     if not want then
@@ -166,7 +166,7 @@ end
 
 -- Required options first, then by name: a table of Lua has no order of its own.
 local function declare_all(spec)
-  if type(spec) ~= "table" then errors.raise("T0108", "tide.options wants a table of options") end
+  if type(spec) ~= "table" then errors.raise("T0108", "tide.options requires a table of options") end
   local list, by_flag = {}, {}
   for name, entry in pairs(spec) do list[#list + 1] = declare(name, entry) end
   table.sort(list, function(a, b)
@@ -374,7 +374,7 @@ local function parse_flag(args, at, list, by_flag, values, seen)
   if not given then
     at = at + 1
     given = args[at]
-    if given == nil then return nil, errors.new("T0103", {message = ("`%s` wants a value"):format(flag)}) end
+    if given == nil then return nil, errors.new("T0103", {message = ("`%s` requires a value"):format(flag)}) end
   end
   local ok, err = store(values, seen, declared, given)
   if not ok then return nil, err end

@@ -38,7 +38,7 @@ end
 ---@param given any
 ---@param known table<string, any> by name
 function script.check_fields(code, what, given, known)
-  if type(given) ~= "table" then error(script.error(code, what .. " wants a table of fields"), 3) end
+  if type(given) ~= "table" then error(script.error(code, what .. " requires a table of fields"), 3) end
   for key in pairs(given) do
     if known[key] == nil then
       error(script.error(code, ("%s has no field `%s`"):format(what, tostring(key)),

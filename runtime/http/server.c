@@ -187,7 +187,7 @@ static enum MHD_Result answer_stream(struct tide_http *http, struct MHD_Connecti
         after = after * 10 + (uint64_t)(text[i] - '0');
     }
     if (size == -2 || size == 0) {
-        return refuse(connection, 400, "after wants a number", 0);
+        return refuse(connection, 400, "after requires a number", 0);
     }
     pthread_mutex_lock(&http->lock);
     struct MHD_Response *response = http->closing ? NULL : tide__http_stream(http, connection, after);

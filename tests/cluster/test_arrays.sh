@@ -82,7 +82,7 @@ tide.main(function()
   fails("array `names` is not read", function() return T.load "mixed.npz".names end)
   fails("array `meta` is not read", T.load, "objects.npz")
   fails("there is nothing to train on: none.npy: 0 examples", function() return tide.data.npy "none.npy".count end)
-  fails("wants `count`, a whole number from 1", tide.data.source, {count = 0, read = print})
+  fails("requires `count`, a whole number from 1", tide.data.source, {count = 0, read = print})
   for _, name in ipairs {"short", "noise"} do fails(name .. ".safetensors", T.load, name .. ".safetensors") end
   fails("there are: emb, ids", function() return tide.data.dense "w.safetensors".count end)
   assert(tide.data.dense("w.safetensors", {x = "emb", y = "ids"}):whole "train".labels[1] == 19)

@@ -110,9 +110,9 @@ tide.main(function()
   end
   refused("more than 100000000 numbers", tide.range, 0, 1000000000000)
   refused("where to end as a whole number, not the string", tide.range, 0, "x")
-  refused("item 2 wants a function, not a number", tide.all, {print, 1})
-  refused("wants a function, not a nil", tide.spawn)
-  refused("tide.within wants a function", tide.within, "1s", 5)
+  refused("item 2 requires a function, not a number", tide.all, {print, 1})
+  refused("requires a function, not a nil", tide.spawn)
+  refused("tide.within requires a function", tide.within, "1s", 5)
   assert(#tide.range(5, 4) == 0 and #tide.range(-1, 1) == 3)
   print "REFUSED"
 end)

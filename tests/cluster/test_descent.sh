@@ -312,7 +312,7 @@ LUA
     run 1 run -q bad.lua
     says err.txt "$2"
 }
-refuses 'd.lasso {name = "a", data = data}' 'wants `lambda`'
+refuses 'd.lasso {name = "a", data = data}' 'requires `lambda`'
 refuses 'd.lasso {name = "a", data = data, lambda = -1}' '`lambda` is -1, not a number above 0'
 refuses 'd.lasso {name = "a", data = data, lambda = 1, shrae = 2}' 'no field `shrae`'
 refuses 'd.lasso {name = "a", data = data, lambda = 1, mode = "grams"}' 'none of auto, gram, sets'

@@ -80,7 +80,7 @@ says("`metrics` are functions by name", job {metrics = {a = 1}})
 says("which `validate = PART` makes", job {stop = {metric = "valid_loss", patience = 1}})
 says("`stop.metric` is `f1`", job {stop = {metric = "f1", patience = 1}})
 says("nn.adam has no option `beta`", function() nn.adam {lr = 1, beta = 1} end)
-says("wants `patience`", function() tide.job {name = "k", worker = print, stop = {metric = "loss"}} end)
+says("requires `patience`", function() tide.job {name = "k", worker = print, stop = {metric = "loss"}} end)
 says("did you mean `patience`", function() tide.job {name = "k", worker = print, stop = {patince = 2}} end)
 local T = tide.tensor
 local x, y = T.zeros("f32", 20, 3):normal(1), T.zeros("f32", 20, 2):normal(2)

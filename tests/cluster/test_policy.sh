@@ -74,7 +74,7 @@ run 0 policy check --live batching/lb-bsp --cluster "unix:$socket"
 run 0 policy history batching --cluster "unix:$socket" --json
 says out.txt '"name":"equal"'
 run 6 policy swap batching/lb-bsp --cluster "unix:$socket" --canary nodes=n1,n2
-says err.txt 'T0308.*wants a guard'
+says err.txt 'T0308.*requires a guard'
 run 0 policy swap batching/lb-bsp --cluster "unix:$socket" --canary nodes=n1,n2 --guard compute_s --rise 5 --within 1s
 says out.txt '^canary +nodes n1,n2$'
 for _ in $(seq 100); do

@@ -103,7 +103,7 @@ run 2 trace --cluster lab some.json --for never
 run 1 run --trace /no/such/place.json work.lua
 says err.txt "cannot write the trace ./no/such/place.json.: No such file or directory"
 run 2 sim --seeds 1..2 --trace x.json work.lua
-says err.txt '\-\-trace wants one run of a script'
+says err.txt '\-\-trace requires one run of a script'
 run 2 sim --profile calm --seed 1 --trace x.json
-says err.txt '\-\-trace wants one run of a script'
+says err.txt '\-\-trace requires one run of a script'
 finish

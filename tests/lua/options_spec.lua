@@ -168,7 +168,7 @@ Options of the script:
     assert.equal("option `n`: unknown field `defualt`; did you mean `default`?", faulty {n = {"x", defualt = 3}})
     assert.equal("option `n`: unknown type `intger`; the types are boolean, directory, duration, file, integer, list, "
       .. "number, size, string", faulty {n = {"x", type = "intger"}})
-    assert.truthy(faulty({n = "x"}):find("wants a table", 1, true))
+    assert.truthy(faulty({n = "x"}):find("requires a table", 1, true))
     assert.truthy(faulty({[1] = {"x"}}):find("a name is a word", 1, true))
     assert.truthy(faulty({help = {"x"}}):find("taken", 1, true))
     assert.truthy(faulty({n = {"x", required = true, default = 1}}):find("required and has a default", 1, true))

@@ -126,7 +126,7 @@ case("canary: what cannot be tried on a part is refused, and nothing changes", f
   w.train(h, 10)
   local epoch = h.epoch
   for _, entry in ipairs {
-    {"batching/boa", {workers = {1, 2}}, nil, "wants a guard"}, {"batching/boa", {workers = {1}}, RISE, "two or more"},
+    {"batching/boa", {workers = {1, 2}}, nil, "requires a guard"}, {"batching/boa", {workers = {1}}, RISE, "two or more"},
     {"batching/boa", {workers = {1, 2, 3, 4}}, RISE, "some outside"}, {"batching/boa", {workers = {9}}, RISE, "some inside"},
     {"batching/boa", {tables = "w"}, RISE, "{fraction = ...} or {nodes = ...} or {workers"}, {"batching/boa", {}, RISE, "is {fraction"},
     {"batching/boa", {workers = {1, 2}, fraction = 0.5}, RISE, "is {fraction"}, {"batching/boa", {fraction = 1}, RISE, "between 0 and 1"},

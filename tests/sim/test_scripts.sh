@@ -145,7 +145,7 @@ refused 2 unknown 'fault `flood` is not known: crash, delay, disk, flip'
 refused 2 spoil 'disk: crash is a probability'
 refused 2 driver 'the driver cannot crash'
 refused 2 drifts 'drift: `0.5` is no number between'
-refused 2 check 'sim.check wants a name and a function'
+refused 2 check 'sim.check requires a name and a function'
 refused 1 raises 'check `broken` failed at 0\.1.*arithmetic on a nil value'
 
 # A check that fails ends the run: with the faults that were asked for, and the command that repeats it.

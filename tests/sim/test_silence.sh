@@ -10,8 +10,8 @@ refused() { # refused PATTERN TABLE-FIELDS
     says err.txt 'table.lua:'
 }
 keys='keys = tide.dense(4), width = 1'
-refused 'rule `sgd` wants a rate' "tide.table {$keys, update = 'sgd'}"
-refused 'rule `adam` wants a rate' "tide.table {$keys, update = {'adam', beta1 = 0.5}}"
+refused 'rule `sgd` requires a rate' "tide.table {$keys, update = 'sgd'}"
+refused 'rule `adam` requires a rate' "tide.table {$keys, update = {'adam', beta1 = 0.5}}"
 refused 'rule `sgd` has no field `rate`' "tide.table {$keys, update = {'sgd', rate = 1}}"
 refused 'rule `sgd` has no field `2`' "tide.table {$keys, update = {'sgd', 0.1}}"
 refused 'rule `add` has no field `lr`' "tide.table {$keys, update = {'add', lr = 1}}"

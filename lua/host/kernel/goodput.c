@@ -92,7 +92,7 @@ static bool read_job(lua_State *L, int job, const char *name, struct tide_goodpu
         out->start = out->max = number_field(L, lua_gettop(L), "batch", 1, what);
     }
     if (!(out->start >= 1 && out->max >= out->start && out->low >= 1 && out->high >= out->low)) {
-        luaL_error(L, "%s wants 1 <= start <= max and 1 <= lo <= hi", what);
+        luaL_error(L, "%s requires 1 <= start <= max and 1 <= lo <= hi", what);
     }
     if (lua_getfield(L, job, "gns") == LUA_TTABLE) {
         (void)snprintf(what, sizeof what, "k.%s: job.gns", name);

@@ -153,7 +153,7 @@ function cluster.new(o)
   local most = core.simulated() and SIMULATED_MAX or PROCESSES_MAX
   if math.type(count) ~= "integer" or count < 1 or math.type(servers) ~= "integer" or servers < 0
     or count + servers > most or math.type(workers) ~= "integer" or workers < 1 then
-    error(errors.new("T0113", {message = ("tide.cluster wants 1 to %d nodes, servers included, and at least one "
+    error(errors.new("T0113", {message = ("tide.cluster requires 1 to %d nodes, servers included, and at least one "
       .. "worker each"):format(most)}), 2)
   end
   local self = setmetatable({context = context, nodes_max = most, servers_max = most - count, run_id = context.run,

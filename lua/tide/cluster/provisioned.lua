@@ -76,7 +76,7 @@ end
 ---  keys?: string, program?: string, grace?: string|number, partition?: string, gres?: string, cpus?: integer,
 ---  time?: string, hosts?: string, ssh_config?: string, simulate?: table}
 function cluster:provision(o)
-  if type(o) ~= "table" then checks.fail "cluster:provision wants {kind =, max =}" end
+  if type(o) ~= "table" then checks.fail "cluster:provision requires {kind =, max =}" end
   if self.pool then checks.fail "cluster:provision: this cluster has a pool already" end
   local pool <const>, err = require("tide.provision").new(options_of(self, o))
   if not pool then error(errors.from(err), 2) end

@@ -21,7 +21,7 @@ end
 function actions.issue(context)
   local o <const> = context.options
   if not o.role or not o.name then
-    return nil, errors.new("T0103", {message = "`tide keys issue` wants --role and --name"})
+    return nil, errors.new("T0103", {message = "`tide keys issue` requires --role and --name"})
   end
   local made, err = keys.issue {dir = o.dir, right = o.role, name = o.name, days = o.days}
   if not made then return nil, err end
@@ -75,7 +75,7 @@ return {
       return nil, errors.new("T0105", {message = ("`%s` is none of init, issue, revoke, show"):format(o.action)})
     end
     if WANTS[o.action] and not o.what then
-      return nil, errors.new("T0103", {message = ("`tide keys %s` wants a %s"):format(o.action, WANTS[o.action])})
+      return nil, errors.new("T0103", {message = ("`tide keys %s` requires a %s"):format(o.action, WANTS[o.action])})
     end
     return action(context, o.what)
   end,

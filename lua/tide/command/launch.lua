@@ -113,7 +113,7 @@ local function launch_mpi(context, o)
     return nil, errors.new("T1005", {message = "mpirun is not installed, or not in $PATH"})
   elseif code ~= 0 then
     return nil, errors.new("T1005", {message = ("mpirun ended with exit code %s"):format(tostring(code)),
-      help = "as root it wants --allow-root; a site's own words stand above"})
+      help = "as root it requires --allow-root; a site's own words stand above"})
   end
   return 0
 end

@@ -325,7 +325,7 @@ return {
     {name = "latest", doc = "roll back with the state exported last instead of the one at the swap"},
     {name = "for", type = "duration", doc = "how long a shadow runs (default 10m)"},
     {name = "canary", type = "string", value = "PART",
-     doc = "swap in a part first: nodes=n1,n2, workers=1,2, tables=w, jobs=mf or fraction=0.2; wants a guard"},
+     doc = "swap in a part first: nodes=n1,n2, workers=1,2, tables=w, jobs=mf or fraction=0.2; requires a guard"},
     {name = "guard", type = "string", value = "METRIC", doc = "roll back when this gets worse"},
     {name = "drop", type = "number", value = "SHARE", doc = "it may drop by this share of what it was"},
     {name = "rise", type = "number", value = "SHARE", doc = "it may rise by this share of what it was"},
@@ -343,7 +343,7 @@ return {
     local o <const> = context.options
     local verb <const>, word <const> = o.verb, o.what
     if WANTS_WORD[verb] and not word then
-      return nil, errors.new("T0103", ("`tide policy %s` wants %s"):format(verb, WANTS_WORD[verb]))
+      return nil, errors.new("T0103", ("`tide policy %s` requires %s"):format(verb, WANTS_WORD[verb]))
     end
     if LIVE[verb] or verb == "check" and o.live then return live(context, verb, word) end
     if offline[verb] then return offline[verb](context, word) end

@@ -22,7 +22,7 @@ return {
   run = function(context)
     local o <const> = context.options
     if not (context.terminal.stdin and context.terminal.stdout) then
-      return nil, errors.new("T0109", {message = "a console of a cluster of its own wants a terminal",
+      return nil, errors.new("T0109", {message = "a console of a cluster of its own requires a terminal",
         state = "nothing was started", help = "`tide run SCRIPT` runs a script on a local cluster"})
     end
     return require("tide.run.driver").run {

@@ -61,7 +61,7 @@ return {
     local text, err = read_script(o.script)
     if not text then return nil, err end
     if o.interactive and not (context.terminal.stdin and context.terminal.stdout) then
-      return nil, errors.new("T0109", {message = "--interactive wants a terminal", state = "nothing was started"})
+      return nil, errors.new("T0109", {message = "--interactive requires a terminal", state = "nothing was started"})
     end
     local limits <const>, mistake = limit_options.read(o)
     if mistake then return nil, mistake end

@@ -340,7 +340,7 @@ return {
     end
     local least <const> = verb == "list" and 0 or verb == "compare" and 2 or 1
     if #names < least or verb == "show" and #names > 1 then
-      return nil, errors.new("T0103", {message = ("`tide runs %s` wants %s"):format(verb,
+      return nil, errors.new("T0103", {message = ("`tide runs %s` requires %s"):format(verb,
         verb == "compare" and "two runs or more" or verb == "show" and "one run" or "runs")})
     end
     local runs = {}

@@ -357,7 +357,7 @@ local function check_kind(o)
     end
   end
   if o.shrink and (o.seeds or o.check_determinism or not o.seed) then
-    return nil, errors.new("T0107", {message = "--shrink wants one --seed"})
+    return nil, errors.new("T0107", {message = "--shrink requires one --seed"})
   end
   return true
 end
@@ -439,7 +439,7 @@ return {
     ok, err = check_kind(o)
     if not ok then return nil, err end
     if o.trace and (o.seeds or o.profile or o.check_determinism) then
-      return nil, errors.new("T0107", {message = "--trace wants one run of a script"})
+      return nil, errors.new("T0107", {message = "--trace requires one run of a script"})
     end
     if o.seeds then
       if o.seed or o.check_determinism then

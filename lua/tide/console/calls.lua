@@ -250,7 +250,7 @@ end
 ---@return table values node -> value
 function calls.on(where, code)
   if type(where) ~= "string" or type(code) ~= "string" then
-    error(errors.new("T0113", {message = "on wants targets and code, both strings",
+    error(errors.new("T0113", {message = "on requires targets and code, both strings",
       help = [[on("@all", "#core.actors()")]]}), 2)
   end
   return session.on(where, code)
@@ -291,7 +291,7 @@ end
 
 local function compiled(what, call)
   if type(what) == "function" then return {what}, {"value"} end
-  if type(what) ~= "string" then error(errors.new("T0113", call .. " wants an expression or a function"), 3) end
+  if type(what) ~= "string" then error(errors.new("T0113", call .. " requires an expression or a function"), 3) end
   local whole = session.load("return " .. what, "=" .. call)
   if not whole then error(errors.new("T0201", ("%s: `%s` is no expression"):format(call, text.clean(what))), 3) end
   return {whole}, {what}
@@ -355,7 +355,7 @@ function calls.hist(what, o)
   local ok, name = pcall(function() return what.pull and what.name end)
   if ok and type(name) == "string" then return histogram.of_table(name, o.of or "pull") end
   if type(what) ~= "table" then
-    error(errors.new("T0113", ("hist wants a table, numbers or what gives them, not a %s"):format(type(what))), 2)
+    error(errors.new("T0113", ("hist requires a table, numbers or what gives them, not a %s"):format(type(what))), 2)
   end
   return histogram.of_numbers(what, bins)
 end
@@ -451,7 +451,7 @@ end
 ---@param path string ends in .csv or .json
 ---@return integer bytes
 function calls.save(value, path)
-  if type(path) ~= "string" then error(errors.new("T0113", "save wants a value and a file's name"), 2) end
+  if type(path) ~= "string" then error(errors.new("T0113", "save requires a value and a file's name"), 2) end
   return save.to_client(session, value, path)
 end
 

@@ -13,7 +13,7 @@ local options = {}
 function options.checked(o, known, name)
   if o == nil then return {} end
   if type(o) ~= "table" then
-    error(errors.new("T0113", ("%s wants a table of options, not a %s"):format(name, type(o))), 3)
+    error(errors.new("T0113", ("%s requires a table of options, not a %s"):format(name, type(o))), 3)
   end
   for key in pairs(o) do
     local ok = false

@@ -171,7 +171,7 @@ routes["POST /api/replay"] = function(self, _, body)
   local o <const> = core.json_decode(body)
   if type(o) ~= "table" or type(o.run) ~= "string" or (o.policy and type(o.policy) ~= "string")
     or (o.text and type(o.text) ~= "string") then
-    return 400, JSON, '{"error":"a replay wants {run, policy or text}"}'
+    return 400, JSON, '{"error":"a replay requires {run, policy or text}"}'
   end
   local run, err = run_of(self, o.run)
   if not run then return failed(err) end

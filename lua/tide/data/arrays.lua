@@ -126,10 +126,12 @@ end
 -- Which arrays of which files: {name = {path, name in the file}}.
 local function wanted(what, where, o)
   if type(where) == "string" then return {[""] = where} end
-  if type(where) ~= "table" or next(where) == nil then refuse(what, "wants a path, or {x = path, y = path}") end
+  if type(where) ~= "table" or next(where) == nil then refuse(what, "requires a path, or {x = path, y = path}") end
   if o.names then refuse(what, "`names` is for a file with several arrays") end
   for name, path in pairs(where) do
-    if type(name) ~= "string" or type(path) ~= "string" then refuse(what, "wants a path, or {x = path, y = path}") end
+    if type(name) ~= "string" or type(path) ~= "string" then
+      refuse(what, "requires a path, or {x = path, y = path}")
+    end
   end
   return where
 end
@@ -305,7 +307,7 @@ end
 local function csv_of(data)
   return function(path, o)
     o = o or {}
-    if type(path) ~= "string" then refuse("tide.data.csv", "wants the path of a file") end
+    if type(path) ~= "string" then refuse("tide.data.csv", "requires the path of a file") end
     check_csv(o)
     return data.lazy(function()
       local piped <const> = data.check_pipes {path}
@@ -475,7 +477,7 @@ function arrays.into(handle, path, o)
   if not tensors then return nil, err end
   local name = o.tensor or arrays.format_of(path) == "npy" and "x" or nil
   if not name then
-    return nil, script.error("T0113", "t:load wants `tensor`: which one has the rows", {where = path,
+    return nil, script.error("T0113", "t:load requires `tensor`: which one has the rows", {where = path,
       help = "there are: " .. table.concat(text.sorted_keys(tensors), ", ")})
   end
   local rows = tensors[name]

@@ -206,7 +206,7 @@ function set:stream(w, o)
   script.check_fields("T0113", "w.data:stream", o, {size = true, passes = true, part = true})
   local size <const>, passes <const> = o.size, o.passes or 1
   if math.type(size) ~= "integer" or size < 1 or math.type(passes) ~= "integer" or passes < 1 then
-    error(script.error("T0113", "w.data:stream wants `size`, and `passes`, whole numbers from 1"), 2)
+    error(script.error("T0113", "w.data:stream requires `size`, and `passes`, whole numbers from 1"), 2)
   end
   local read_range <const> = rawget(self, "read_range")
   local rows <const> = not read_range and set.part(self, o.part or "train")
@@ -243,7 +243,7 @@ function set:split(o) return require("tide.data.tasks").split(data, self, o) end
 ---@param reader fun(): table|nil, table? {parts = {train = tensor}, count =, note =}, or nil and an error
 ---@return tide.data.set
 function data.lazy(reader)
-  if type(reader) ~= "function" then error(script.error("T0113", "tide.data.lazy wants a function"), 2) end
+  if type(reader) ~= "function" then error(script.error("T0113", "tide.data.lazy requires a function"), 2) end
   return setmetatable({reader = function()
     local loaded, err = reader()
     if loaded == nil then
@@ -311,7 +311,7 @@ data.ratings = data.matrix
 function data.source(o)
   script.check_fields("T0113", "tide.data.source", o, {count = true, read = true, note = true})
   if math.type(o.count) ~= "integer" or o.count < 1 or type(o.read) ~= "function" then
-    error(script.error("T0113", "tide.data.source wants `count`, a whole number from 1, and `read`, a function"), 2)
+    error(script.error("T0113", "tide.data.source requires `count`, a whole number from 1, and `read`, a function"), 2)
   end
   local source = data.lazy(function() return {parts = {}, count = o.count, note = o.note or ""} end)
   rawset(source, "read_range", o.read)

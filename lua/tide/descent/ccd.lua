@@ -238,7 +238,7 @@ end
 ---@param o table fields of tide.descent.ccd
 function ccd.check(o, what)
   if math.type(o.rank) ~= "integer" or o.rank < 1 then
-    error(script.error("T0203", what .. " wants `rank`, a whole number from 1 on"), 0)
+    error(script.error("T0203", what .. " requires `rank`, a whole number from 1 on"), 0)
   end
 end
 

@@ -76,7 +76,7 @@ end
 local function check_linear(what, given, known, model)
   script.check_fields("T0203", what, given, known)
   local o <const> = copied(given)
-  if not require("tide.data").is_set(o.data) then fail(what .. " wants `data`, a data set of examples with labels") end
+  if not require("tide.data").is_set(o.data) then fail(what .. " requires `data`, a data set with labels") end
   if o.mode ~= nil and not MODES[o.mode] then
     fail(("%s: mode `%s` is none of auto, gram, sets"):format(what, tostring(o.mode)))
   end
@@ -273,7 +273,7 @@ end
 ---@return tide.job
 function descent.lasso(o)
   local c <const> = check_linear("descent.lasso", o, LINEAR, "squared")
-  if not c.lambda and not c.share then fail "descent.lasso wants `lambda`, or `share` of the largest one" end
+  if not c.lambda and not c.share then fail "descent.lasso requires `lambda`, or `share` of the largest one" end
   return linear_job(c)
 end
 
@@ -282,8 +282,8 @@ end
 ---@return tide.job
 function descent.enet(o)
   local c <const> = check_linear("descent.enet", o, with(LINEAR, RIDGE), "squared")
-  if not c.ridge and not c.mix then fail "descent.enet wants `ridge` or `mix`" end
-  if not c.lambda and not c.share then fail "descent.enet wants `lambda`, or `share` of the largest one" end
+  if not c.ridge and not c.mix then fail "descent.enet requires `ridge` or `mix`" end
+  if not c.lambda and not c.share then fail "descent.enet requires `lambda`, or `share` of the largest one" end
   return linear_job(c)
 end
 
@@ -292,7 +292,7 @@ end
 ---@return tide.job
 function descent.logistic(o)
   local c <const> = check_linear("descent.logistic", o, LINEAR, "logistic")
-  if not c.lambda and not c.share then fail "descent.logistic wants `lambda`, or `share` of the largest one" end
+  if not c.lambda and not c.share then fail "descent.logistic requires `lambda`, or `share` of the largest one" end
   return linear_job(c)
 end
 
@@ -305,7 +305,7 @@ function descent.path(o)
     type(o) == "table" and o.model == "logistic" and "logistic" or "squared")
   descent.check_unused("descent.path", o, OF_SETS, "on a path, whose fits are by Gram working sets")
   if o.model == "enet" then
-    if not c.ridge and not c.mix then fail "descent.path: model `enet` wants `ridge` or `mix`" end
+    if not c.ridge and not c.mix then fail "descent.path: model `enet` requires `ridge` or `mix`" end
   else
     descent.check_unused("descent.path", o, {"ridge", "mix"}, 'but with model = "enet"')
   end
@@ -349,10 +349,10 @@ local OWN <const> = {
 function descent.job(o)
   script.check_fields("T0203", "descent.job", o, OWN)
   if math.type(o.variables) ~= "integer" or o.variables < 1 then
-    fail "descent.job wants `variables`, how many there are"
+    fail "descent.job requires `variables`, how many there are"
   end
   for _, key in ipairs {"push", "pull"} do
-    if type(o[key]) ~= "function" then fail(("descent.job wants `%s`, a function"):format(key)) end
+    if type(o[key]) ~= "function" then fail(("descent.job requires `%s`, a function"):format(key)) end
   end
   for _, key in ipairs {"schedule", "apply", "objective", "dependency", "divide"} do
     if o[key] ~= nil and type(o[key]) ~= "function" then fail(("descent.job: `%s` is no function"):format(key)) end
@@ -365,7 +365,7 @@ function descent.job(o)
   if o.schedule then descent.check_unused("descent.job", o, {"order", "floor"}, "beside a `schedule`") end
   if not o.objective then descent.check_unused("descent.job", o, {"tolerance"}, "without `objective`") end
   if o.mode and o.mode ~= "sets" then fail "descent.job: models of the script's own are optimised by sets" end
-  if not o.objective and not o.rounds then fail "descent.job wants `objective`, or `rounds` after which it ends" end
+  if not o.objective and not o.rounds then fail "descent.job requires `objective`, or `rounds` after which it ends" end
   descent.check_checkpoint("descent.job", o)
   local c <const> = copied(o)
   c.tolerance = c.tolerance or 1e-12
@@ -389,7 +389,7 @@ end
 ---@return boolean stopped
 function descent.variables(run)
   local J <const> = run.job.descent_variables
-  if not J then fail "descent.variables wants a run of descent.job" end
+  if not J then fail "descent.variables requires a run of descent.job" end
   return descent.found(run, run.tables.x, J)
 end
 
@@ -420,7 +420,7 @@ function descent.ccd(o)
   if type(c.l2) ~= "number" or not (c.l2 >= 0 and c.l2 < math.huge) then
     fail "descent.ccd: `l2` is a number of 0 or more"
   end
-  if not require("tide.data").is_set(c.data) then fail "descent.ccd wants `data`, a tide.data.matrix" end
+  if not require("tide.data").is_set(c.data) then fail "descent.ccd requires `data`, a tide.data.matrix" end
   return require("tide.run.job").new {
     name = c.name, seed = c.seed or 1, checkpoint = c.checkpoint, on_worker_loss = "replay",
     tables = function()
@@ -453,7 +453,7 @@ model.__index = model
 ---@return tide.descent.model
 function descent.model(run)
   local o <const> = run.job.descent
-  if not o then fail "descent.model wants a run of descent.lasso, enet, logistic or path" end
+  if not o then fail "descent.model requires a run of descent.lasso, enet, logistic or path" end
   local J <const> = o.data.columns
   local all <const>, stopped <const> = descent.found(run, run.tables.x, J + 1)
   return setmetatable({coefficients = all:slice(1, J):copy(), intercept = all[J + 1], logistic = o.model == "logistic",

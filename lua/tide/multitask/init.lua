@@ -364,7 +364,7 @@ function multitask.job(given)
   script.check_fields("T0203", "multitask.job", given, KNOWN)
   local o <const> = {}
   for k, v in pairs(given) do o[k] = v end
-  if not require("tide.data").is_set(o.data) then fail "multitask.job wants `data`, rows with tasks" end
+  if not require("tide.data").is_set(o.data) then fail "multitask.job requires `data`, rows with tasks" end
   o.loss = o.loss or "squared"
   check_solver(o)
   if o.without ~= nil and type(o.without) ~= "table" then
@@ -419,7 +419,7 @@ model.__index = model
 ---@return tide.multitask.model
 function multitask.model(run)
   local o <const> = run.job.multitask
-  if not o then fail "multitask.model wants a run of multitask.job" end
+  if not o then fail "multitask.model requires a run of multitask.job" end
   local p <const> = multitask.problem(o)
   local S <const>, stopped <const> = descent.found(run, run.tables.covariance, p.m * p.m)
   local keys <const> = core.tensor("u64", p.m, 1):fill(0, 1)

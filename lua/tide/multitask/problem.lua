@@ -95,7 +95,7 @@ local function check_label(self, y, t)
   if y ~= y or math.abs(y) == math.huge then fail(("task %d: a label is %g"):format(self.numbers[t], y)) end
   if self.loss ~= "squared" and y ~= 1 and y ~= -1 then
     if y == 0 then return -1 end
-    fail(("task %d: label %g; %s loss wants -1 and 1"):format(self.numbers[t], y, self.loss))
+    fail(("task %d: label %g; %s loss requires -1 and 1"):format(self.numbers[t], y, self.loss))
   end
   return y
 end

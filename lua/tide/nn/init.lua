@@ -252,7 +252,7 @@ function value:sum(over)
     return #dims > 0 and sums:reshape(table.unpack(dims)) or sums
   end
   if over ~= "rows" and over ~= "columns" then
-    refuse("sum wants \"rows\" (one number a row), \"columns\", or an axis of %s behind the batch", tostring(self))
+    refuse("sum requires \"rows\" (one number a row), \"columns\", or an axis of %s behind the batch", tostring(self))
   end
   return apply(self.program, over == "rows" and "row_sums" or "column_sums", {self})
 end
@@ -338,7 +338,7 @@ function program:layout() return self.core:layout() end
 ---@param path string
 function program:save(run, path)
   local params <const>, states <const> = run.tables.params, run.tables.states
-  if not (params and states) then refuse("program:save wants a run of nn.job") end
+  if not (params and states) then refuse("program:save requires a run of nn.job") end
   local function all(handle) return handle:pull(core.tensor("u64", handle.spec.keys[2], 1):fill(0, 1)) end
   local rows = {}
   for _, t in ipairs(self.vertex and self:tables() or {}) do
@@ -617,7 +617,7 @@ function nn.sequential(o)
     end
   end
   if type(o) ~= "table" or type(o.input) ~= "table" or type(o.loss) ~= "function" then
-    refuse("nn.sequential wants input = {dims} and loss = nn.xent() or another")
+    refuse("nn.sequential requires input = {dims} and loss = nn.xent() or another")
   end
   return nn.program(o.name or "net", function(p)
     local x = p:input("x", table.unpack(o.input))
@@ -710,7 +710,7 @@ function nn.optimizer(o) return rules.own(o) end
 ---@param rule fun(p: table): table
 ---@return table optimizer
 function nn.each(rule)
-  if type(rule) ~= "function" then refuse("nn.each wants a function of a parameter, not a %s", type(rule)) end
+  if type(rule) ~= "function" then refuse("nn.each requires a function of a parameter, not a %s", type(rule)) end
   return {each = rule}
 end
 

@@ -357,7 +357,7 @@ end
 
 local function wants_optimizer(self, what)
   if self.optimizer then return end
-  error(script.error("T0903", what .. " wants an optimizer: compile {optimizer = nn.sgd {lr = 0.1}}"), 3)
+  error(script.error("T0903", what .. " requires an optimizer: compile {optimizer = nn.sgd {lr = 0.1}}"), 3)
 end
 
 ---One step of training on a batch.

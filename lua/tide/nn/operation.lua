@@ -88,7 +88,7 @@ end
 function nn.operation(o)
   script.check_fields("T0903", "nn.operation", o, {name = true, forward = true, backward = true})
   if type(o.forward) ~= "function" or (o.backward ~= nil and type(o.backward) ~= "function") then
-    refuse("nn.operation wants forward, and perhaps backward, as functions")
+    refuse("nn.operation requires forward, and perhaps backward, as functions")
   end
   return setmetatable({name = tostring(o.name or "of its own"), forward = o.forward, backward = o.backward}, operation)
 end
@@ -110,7 +110,7 @@ local function of_module(name, own, numbers)
       known[number.name] = true
       list[i] = options[number.name] or number.default
       if type(list[i]) ~= "number" then
-        refuse("operation %s wants a number `%s`: %s", name, number.name, number.doc)
+        refuse("operation %s requires a number `%s`: %s", name, number.name, number.doc)
       end
     end
     for key in pairs(options) do

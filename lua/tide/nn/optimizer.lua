@@ -33,7 +33,7 @@ function optimizer.options(tools, name, defaults, make)
     local made = {decay = 0}
     for key, value in pairs(defaults) do made[key] = value end
     for key, given in pairs(tools.known_options("nn." .. name, o, known)) do made[key] = given end
-    if not is_rate(made.lr) then tools.refuse("nn.%s wants lr, a number or a function of the step", name) end
+    if not is_rate(made.lr) then tools.refuse("nn.%s requires lr, a number or a function of the step", name) end
     return make(made)
   end
 end
@@ -67,12 +67,12 @@ end
 ---The checked declaration of a rule of one's own; see nn.optimizer.
 function optimizer.own(tools, o)
   script.check_fields("T0903", "nn.optimizer", o, FIELDS)
-  if type(o.name) ~= "string" or o.name == "" then tools.refuse("nn.optimizer wants name, which checkpoints keep") end
-  if type(o.step) ~= "function" then tools.refuse("nn.optimizer %q wants step, a function", o.name) end
+  if type(o.name) ~= "string" or o.name == "" then tools.refuse "nn.optimizer requires name, which checkpoints keep" end
+  if type(o.step) ~= "function" then tools.refuse("nn.optimizer %q requires step, a function", o.name) end
   if o.per and o.per ~= "element" and o.per ~= "parameter" then
     tools.refuse('nn.optimizer %q: per is "element" or "parameter", not %q', o.name, tostring(o.per))
   end
-  if not is_rate(o.lr) then tools.refuse("nn.optimizer %q wants lr, a number or a function of the step", o.name) end
+  if not is_rate(o.lr) then tools.refuse("nn.optimizer %q requires lr, a number or a function of the step", o.name) end
   if o.numbers and type(o.numbers) ~= "function" then
     tools.refuse("nn.optimizer %q: numbers is a function of the step", o.name)
   end

@@ -412,7 +412,7 @@ local function check_batch(o)
     fail(o, ("`batch.rule` is `%s`; there are adascale, adamscale, linear, sqrt, legw, none"):format(
       tostring(all.rule)))
   end
-  if all.rule == "legw" and not all.warmup then fail(o, "`batch.warmup`, steps, is missing: legw wants it") end
+  if all.rule == "legw" and not all.warmup then fail(o, "`batch.warmup`, steps, is missing: legw requires it") end
   if type(all.grow) ~= "number" or all.grow < 1 then fail(o, "`batch.grow` must be a number of 1 or more") end
   return all
 end

@@ -209,11 +209,11 @@ function vertex.kinds(tools, name, kinds, o)
   local named <const>, names <const>, known <const> = children_of(tools, "nn.vertices", o or {})
   local order = {}
   if type(kinds) ~= "table" or not next(kinds) then
-    tools.refuse "nn.vertices wants a function for each kind: {leaf = function(p, v) .. end, inner = ..}"
+    tools.refuse "nn.vertices requires a function for each kind: {leaf = function(p, v) .. end, inner = ..}"
   end
   for kind, build in pairs(kinds) do
     if type(kind) ~= "string" or type(build) ~= "function" then
-      tools.refuse("nn.vertices wants functions by the names of kinds, not %s = %s", tostring(kind), type(build))
+      tools.refuse("nn.vertices requires functions by the names of kinds, not %s = %s", tostring(kind), type(build))
     end
     order[#order + 1] = kind
   end

@@ -296,7 +296,7 @@ end
 
 -- The baseline is of the policy that holds the seat, not of one before it.
 local function arm(host, s, trial, o, now)
-  if not o then return fault "a canary wants a guard, which says what becomes of it" end
+  if not o then return fault "a canary requires a guard, which says what becomes of it" end
   local wanted, err = guard.parse(o)
   if not wanted then return nil, err end
   trial.before = figures(host, s, trial.set, math.max(now - wanted.within, s.current.since), now)
@@ -329,7 +329,7 @@ function canary.begin(host, s, found, o, saved)
       #inside + #rest))
   end
   if s.kind == "batching" and #inside < 2 then
-    return fault "one worker alone has nothing to divide: a canary of a batching policy wants two or more"
+    return fault "one worker alone has nothing to divide: a canary of a batching policy requires two or more"
   end
   local now = host.driver.now()
   local own = seat.new(s.kind, s.scope, {seed = host.seed, timed = host.timed, signals = s.signals})

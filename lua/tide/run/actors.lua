@@ -57,7 +57,7 @@ end
 ---  "read" or {method = "operate"}
 ---@return tide.actor_class
 function actors.class(fields)
-  if type(fields) ~= "table" then error(script.error("T0113", "tide.actor wants a table of fields"), 2) end
+  if type(fields) ~= "table" then error(script.error("T0113", "tide.actor requires a table of fields"), 2) end
   if not require("tide.run.job").is_identifier(fields.name) then
     error(script.error("T0203", "an actor needs a name of small letters, digits, `.`, `_`, `-`"), 2)
   end
@@ -192,7 +192,7 @@ end
 ---@return fun(): {rank: integer, node: string, state: string, life: integer, why: string?}?
 function group:changes(timeout_s)
   if timeout_s ~= nil and not (type(timeout_s) == "number" and timeout_s >= 0) then
-    error(script.error("T0113", "g:changes wants a number of seconds"), 2)
+    error(script.error("T0113", "g:changes requires a number of seconds"), 2)
   end
   local answer <const>, problem = core.call(self.address, {op = "members"}, TIMEOUT_S)
   if not answer then error(errors.from(problem), 2) end
@@ -212,7 +212,7 @@ end
 ---@param ranks integer[]
 ---@return tide.group
 function group:ranks(ranks)
-  if type(ranks) ~= "table" then error(script.error("T0113", "g:ranks wants a list of ranks"), 2) end
+  if type(ranks) ~= "table" then error(script.error("T0113", "g:ranks requires a list of ranks"), 2) end
   for _, rank in ipairs(ranks) do
     if math.type(rank) ~= "integer" or rank < 1 or rank > self.members_max then
       error(script.error("T0113", ("the group has no member %s: it has 1 to %d"):format(tostring(rank),
@@ -272,7 +272,7 @@ group.__close = group.close
 ---@return tide.group
 function actors.group(ref)
   if type(ref) ~= "table" or type(ref.group) ~= "string" then
-    error(script.error("T0113", "tide.group wants what group:ref() gives"), 2)
+    error(script.error("T0113", "tide.group requires what group:ref() gives"), 2)
   end
   return handle(ref.group, ref.ranks, ref.size, false, ref.members)
 end
@@ -317,7 +317,7 @@ local OPTIONS <const> = {on = true, each = true, restart = true, threads = true,
 function actors.spawn(cluster, class, arguments, o)
   o = o or {}
   if type(class) ~= "table" or script.actors[class.name or ""] ~= class then
-    error(script.error("T0113", "cluster:group wants an actor made by tide.actor at the top of the script"), 3)
+    error(script.error("T0113", "cluster:group requires an actor made by tide.actor at the top of the script"), 3)
   end
   script.check_fields("T0113", "cluster:group", o, OPTIONS)
   local each <const>, restart <const> = o.each or 1, o.restart or 0

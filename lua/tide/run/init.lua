@@ -181,7 +181,7 @@ end
 ---@package
 function run.start(cluster, job, params, o)
   if type(job) ~= "table" or not job.check_upvalues then
-    error(script.error("T0113", "cluster:start wants a job made by tide.job"), 3)
+    error(script.error("T0113", "cluster:start requires a job made by tide.job"), 3)
   end
   local ok, err = job:check_upvalues()
   if not ok then error(err, 3) end
@@ -695,7 +695,7 @@ end
 ---@return string[] paths
 function run:dump(path, names)
   checks.text("run:dump", "the path of a file", path)
-  if type(names) ~= "table" or #names == 0 then checks.fail "run:dump wants a list of the job's names of tables" end
+  if type(names) ~= "table" or #names == 0 then checks.fail "run:dump requires a list of the job's names of tables" end
   local stem, ending = path:match "^(.+)%.(%w+)$"
   if not (ending == "safetensors" or ending == "npy" or ending == "npz" or ending == "csv") then
     stem, ending = path, "safetensors"

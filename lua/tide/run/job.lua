@@ -107,10 +107,10 @@ local function check_stop(stop)
     end
   end
   if (stop.patience or stop.better or stop.by or stop.per) and not stop.metric then
-    error(script.error("T0203", "the stop rule wants `metric`: which number of the reports is to get better"), 4)
+    error(script.error("T0203", "the stop rule requires `metric`: which number of the reports is to get better"), 4)
   end
   if stop.metric and not (math.type(stop.patience) == "integer" and stop.patience >= 1) then
-    error(script.error("T0203", "the stop rule `metric` wants `patience`: so many reports without a better one"), 4)
+    error(script.error("T0203", "the stop rule `metric` requires `patience`: so many reports without a better one"), 4)
   end
   if stop.better and stop.better ~= "less" and stop.better ~= "more" then
     error(script.error("T0203", ("stop rule `better` is `%s`, not less or more"):format(stop.better)), 4)
@@ -118,7 +118,7 @@ local function check_stop(stop)
 end
 
 local function check(fields)
-  if type(fields) ~= "table" then error(script.error("T0203", "tide.job wants a table of fields"), 3) end
+  if type(fields) ~= "table" then error(script.error("T0203", "tide.job requires a table of fields"), 3) end
   for key, value in pairs(fields) do
     local want = KNOWN[key]
     if not want then

@@ -16,7 +16,7 @@ local function straggler(o)
   local kind <const>, factor <const>, clocks <const> = o.kind or "moves", o.factor or 4, o.clocks or 1
   if not (whole(o.workers, 1 << 16) and KINDS[kind] and whole(clocks, 1 << 30) and type(factor) == "number" and
           factor >= 1 and factor <= 1000) then
-    error(errors.new("T0113", "tide.straggler wants workers, kind = \"moves\", \"stays\" or \"none\", a factor of 1 "
+    error(errors.new("T0113", "tide.straggler requires workers, kind = \"moves\", \"stays\" or \"none\", a factor of 1 "
       .. "to 1000 and clocks of 1 or more"), 2)
   end
   local function slow_one(clock)

@@ -62,7 +62,7 @@ local function check_update(spec)
     if key == "eps" and value == 0 then refuse(3, "update rule `%s`: `eps` is 0, not more", rule) end
   end
   if fields.lr and update.lr == nil then
-    refuse(3, 'update rule `%s` wants a rate: update = {"%s", lr = 0.1}', rule, rule)
+    refuse(3, 'update rule `%s` requires a rate: update = {"%s", lr = 0.1}', rule, rule)
   end
   return update
 end
@@ -80,7 +80,7 @@ local function check_init(spec)
     end
     if key > 1 and not is_number(value) then refuse(3, "init `%s`: %s is no number", init[1], tostring(value)) end
   end
-  if #init ~= count_of + 1 then refuse(3, "init `%s` wants %d numbers", init[1], count_of) end
+  if #init ~= count_of + 1 then refuse(3, "init `%s` requires %d numbers", init[1], count_of) end
   return init
 end
 
@@ -143,7 +143,7 @@ function table_spec.zero() return {"zero"} end
 ---Rows begin as numbers drawn from [low, high), the same for the same seed and key.
 ---@param o {low: number, high: number}
 function table_spec.uniform(o)
-  if type(o) ~= "table" or not o.low or not o.high then refuse(2, "tide.uniform wants {low=, high=}") end
+  if type(o) ~= "table" or not o.low or not o.high then refuse(2, "tide.uniform requires {low=, high=}") end
   script.check_fields("T0204", "tide.uniform", o, {low = true, high = true})
   return {"uniform", o.low, o.high}
 end
@@ -151,7 +151,7 @@ end
 ---Rows begin as numbers drawn from a normal distribution of mean 0, the same for the same seed and key.
 ---@param o {std: number}
 function table_spec.normal(o)
-  if type(o) ~= "table" or not o.std then refuse(2, "tide.normal wants {std=}") end
+  if type(o) ~= "table" or not o.std then refuse(2, "tide.normal requires {std=}") end
   script.check_fields("T0204", "tide.normal", o, {std = true})
   return {"normal", o.std}
 end
@@ -159,7 +159,7 @@ end
 ---Rows begin as numbers drawn from +- sqrt(6 / (fan_in + fan_out)).
 ---@param o {fan_in: number, fan_out: number}
 function table_spec.xavier(o)
-  if type(o) ~= "table" or not o.fan_in or not o.fan_out then refuse(2, "tide.xavier wants {fan_in=, fan_out=}") end
+  if type(o) ~= "table" or not o.fan_in or not o.fan_out then refuse(2, "tide.xavier requires {fan_in=, fan_out=}") end
   script.check_fields("T0204", "tide.xavier", o, {fan_in = true, fan_out = true})
   return {"xavier", o.fan_in, o.fan_out}
 end
@@ -173,7 +173,7 @@ function table_spec.is(spec) return getmetatable(spec) == table_spec end
 ---  unsubscribe_after, send_order, bandwidth, replicas, durability, refuse_nan, seed, name, keep, shared
 ---@return table spec
 function table_spec.new(fields)
-  if type(fields) ~= "table" then refuse(2, "tide.table wants a table of fields") end
+  if type(fields) ~= "table" then refuse(2, "tide.table requires a table of fields") end
   local spec = {}
   for key, value in pairs(fields) do
     if not FIELDS[key] then

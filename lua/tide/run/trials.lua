@@ -31,7 +31,7 @@ range.__index = range
 
 local function new_range(what, low, high, draw)
   if type(low) ~= "number" or type(high) ~= "number" or low ~= low or high ~= high or low >= high then
-    error(script.error("T0113", ("tide.trials.%s wants two numbers, the smaller one first"):format(what)), 3)
+    error(script.error("T0113", ("tide.trials.%s requires two numbers, the smaller one first"):format(what)), 3)
   end
   return setmetatable({low = low, high = high, draw = draw}, range)
 end
@@ -48,7 +48,7 @@ end
 ---@param high number
 function trials.log_uniform(low, high)
   if type(low) == "number" and low <= 0 then
-    error(script.error("T0113", "tide.trials.log_uniform wants numbers above 0"), 2)
+    error(script.error("T0113", "tide.trials.log_uniform requires numbers above 0"), 2)
   end
   return new_range("log_uniform", low, high, function(u) return low * (high / low) ^ u end)
 end
@@ -333,7 +333,7 @@ local function settings(given)
   o.min_reports, o.eta = whole(o, "min_reports", 1, 1), whole(o, "eta", 2, 3)
   o.seed = whole(o, "seed", 0, require("tide").seed)
   if o.search == "halving" and not o.reports then
-    fail "halving wants `reports`, after how many reports of all workers a trial is done"
+    fail "halving requires `reports`, after how many reports of all workers a trial is done"
   elseif o.search ~= "grid" and not o.count then
     fail(("`count` says how many trials %s makes"):format(o.search))
   elseif o.search == "grid" and o.count then

@@ -317,7 +317,7 @@ end
 ---@return fun(): integer?, integer?
 function chunk_methods:steps(n)
   if math.type(n) ~= "integer" or n < 1 then
-    error(script.error("T0113", "chunk:steps wants a whole number of examples, from 1"), 2)
+    error(script.error("T0113", "chunk:steps requires a whole number of examples, from 1"), 2)
   end
   local at = self.first
   return function()

@@ -79,7 +79,7 @@ local function pairs_of(groups, kind)
     return type(group) == "string" and {group} or group
   end
   if type(groups) ~= "table" or #groups < 2 then
-    fail(("fault %s wants groups of nodes: {{\"n1\"}, {\"n2\", \"n3\"}}"):format(kind))
+    fail(("fault %s requires groups of nodes: {{\"n1\"}, {\"n2\", \"n3\"}}"):format(kind))
   end
   for i = 1, #groups do
     for j = i + 1, #groups do
@@ -138,7 +138,7 @@ end
 ---@param o tide.sim.node
 function sim.node(name, o)
   local counts = check_active()
-  if type(name) ~= "string" or type(o) ~= "table" then fail "sim.node wants a node's name and a table" end
+  if type(name) ~= "string" or type(o) ~= "table" then fail "sim.node requires a node's name and a table" end
   local now = core.now()
   if o.speed then
     state.slowness[name] = 1 / factor_of(o.speed, "speed")
@@ -327,7 +327,7 @@ function sim.fault(kind, what, o)
     fail(("fault `%s` is not known: %s"):format(tostring(kind), table.concat(require("tide.text").sorted_keys(kinds),
       ", ")))
   end
-  if type(what) ~= "table" then fail(("fault %s wants a table"):format(kind)) end
+  if type(what) ~= "table" then fail(("fault %s requires a table"):format(kind)) end
   local fields = GROUPED[kind] and o or what
   if type(fields) ~= "table" then fields = {} end
   if not counts then return end
@@ -363,7 +363,7 @@ end
 function sim.check(name, holds, o)
   local counts = check_active()
   if type(name) ~= "string" or type(holds) ~= "function" or (o ~= nil and type(o) ~= "table") then
-    fail "sim.check wants a name and a function that returns true, or false and why"
+    fail "sim.check requires a name and a function that returns true, or false and why"
   end
   for key in pairs(o or {}) do
     if not CHECK_FIELDS[key] then fail(("sim.check: `%s` is not known: every"):format(tostring(key))) end

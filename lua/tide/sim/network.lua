@@ -47,7 +47,7 @@ local function pairs_of(list)
   local out = {}
   for i, pair in ipairs(type(list) == "table" and list or {{}}) do
     if type(pair) ~= "table" or type(pair[1]) ~= "string" or type(pair[2]) ~= "string" or pair[1] == pair[2] then
-      error({message = "pairs wants a list such as {{\"n1\", \"n2\", \"5ms\"}}"}, 0)
+      error({message = "pairs requires a list such as {{\"n1\", \"n2\", \"5ms\"}}"}, 0)
     end
     out[i] = {pair[1], pair[2], sim_net.seconds(pair[3], ("pairs[%d]"):format(i))}
   end

@@ -119,7 +119,7 @@ local function run_shrink(context, seed, set)
   local settings, report, passed = shrink(context, seed, set)
   if passed then
     show(context, passed, set)
-    return nil, errors.new("T0107", {message = "--shrink wants a run that fails; this one passes"})
+    return nil, errors.new("T0107", {message = "--shrink requires a run that fails; this one passes"})
   end
   show(context, report, last_of_each(settings))
   return 1

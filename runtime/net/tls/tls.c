@@ -549,7 +549,7 @@ static const char *alert_text(int alert) {
     case SSL_AD_UNKNOWN_CA:
         return "the peer says that this side's keys are not of its cluster's authority";
     case SSL_AD_CERTIFICATE_REQUIRED:
-        return "the peer wants a certificate";
+        return "the peer requires a certificate";
     case SSL_AD_PROTOCOL_VERSION:
         return "the peer does not speak TLS 1.3";
     default:

@@ -91,7 +91,7 @@ static int choose_homes(struct tide_store *store, struct tide__catalog_entry *en
     }
     tide_free(ids);
     if (entry->options.replicas && count == 1) {
-        return tide_fail(TIDE_ENOREPLICA, "table '%s' wants copies of its rows, and no second node holds parameters",
+        return tide_fail(TIDE_ENOREPLICA, "table '%s' requires copies of its rows, and no second node holds parameters",
                          entry->name);
     }
     return count ? 0 : tide_fail(TIDE_EUNREACHABLE, "no member of this cluster may hold parameters");

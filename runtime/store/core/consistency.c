@@ -127,9 +127,9 @@ int tide__consistency_check(struct tide_table_options *o) {
         c->bound = 0;
         c->flat = false;
     } else if (!isfinite(c->bound) || c->bound <= 0) {
-        return tide_fail(TIDE_EINVAL, "table '%s': vap wants a bound above 0", o->name);
+        return tide_fail(TIDE_EINVAL, "table '%s': vap requires a bound above 0", o->name);
     } else if (o->update != TIDE_UPDATE_ADD && o->update != TIDE_UPDATE_SGD) {
-        return tide_fail(TIDE_EINVAL, "table '%s': vap bounds sums of updates: it wants update rule add or sgd",
+        return tide_fail(TIDE_EINVAL, "table '%s': vap bounds sums of updates: it requires update rule add or sgd",
                          o->name);
     }
     c->age_ms = c->model == TIDE_ASYNC && c->age_ms == 0 ? TIDE__AGE_MS : c->age_ms;

@@ -206,7 +206,7 @@ int tide__table_create_in(struct tide_store *store, const struct tide_table_opti
     }
     if (!store->net) {
         return options.replicas
-                   ? tide_fail(TIDE_ENOREPLICA, "table '%s' wants copies, and there is no cluster", options.name)
+                   ? tide_fail(TIDE_ENOREPLICA, "table '%s' requires copies, and there is no cluster", options.name)
                    : create_here(store, &options, out);
     }
     code = ask_to_create(store, &options);

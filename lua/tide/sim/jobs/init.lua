@@ -73,7 +73,7 @@ end
 ---@param o tide.sim.jobs
 ---@return table simulator with :run
 function jobs.new(o)
-  if type(o) ~= "table" then fail "wants a table" end
+  if type(o) ~= "table" then fail "requires a table" end
   for name, value in pairs(o) do check_field(name, value) end
   if not o.profiles then fail "`profiles`, the folder of applications, is missing" end
   local every = o.every or 60

@@ -33,7 +33,7 @@ local function add_times(list, key, t, i, path)
   end
   local x, step, sync = t.local_bsz[i], t.step_time[i], t.sync_time[i]
   if not (x > 0 and step > 0 and sync >= 0 and sync <= step) then
-    csv.fail(path, t.line[i], "wants local_bsz > 0 and 0 <= sync_time <= step_time, step_time > 0")
+    csv.fail(path, t.line[i], "requires local_bsz > 0 and 0 <= sync_time <= step_time, step_time > 0")
   end
   local n = #own.x
   if n > 0 and x <= own.x[n] then csv.fail(path, t.line[i], "rows of one placement must be in order of local_bsz") end

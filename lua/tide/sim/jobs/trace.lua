@@ -20,7 +20,7 @@ local function check(path, line, r, app, slots)
     fail(("`batch_size` is %d, %s was trained with %d at most"):format(r.batch_size, app.name, app.max))
   end
   if r.num_replicas > slots then
-    fail(("the job wants %d slots and can never run: there are %d"):format(r.num_replicas, slots))
+    fail(("the job requires %d slots and can never run: there are %d"):format(r.num_replicas, slots))
   end
   local m = app:split(r.batch_size, r.num_replicas)
   if m < app.low or m > app.high then
