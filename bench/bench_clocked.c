@@ -11,7 +11,6 @@
  * on a busy machine too.
  */
 #include "bench/report.h"
-#include "store/core/internal.h"
 
 #include <stdlib.h>
 #include <time.h>

@@ -11,7 +11,6 @@
  * that each core has four to choose from; whoever is declared dead then is one too many.
  */
 #include "bench/report.h"
-#include "store/core/internal.h"
 
 #include <signal.h>
 #include <stdlib.h>

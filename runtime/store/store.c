@@ -2,6 +2,9 @@
  * A node's store, put together: the techniques there are, which function deals with which message, and
  * the store actor. The files below are rooms of it; they know techniques by core/technique.h only.
  */
+#include "store/core/table_drop.h"
+#include "store/operation/inbox.h"
+#include "store/operation/resend.h"
 #include "store/adaptive/hot_keys.h"
 #include "store/adaptive/intent.h"
 #include "store/adaptive/owner.h"

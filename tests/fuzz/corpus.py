@@ -325,7 +325,7 @@ def u32(*values):
     return typed(9, "I", values)
 
 
-# As in runtime/store/core/internal.h, from DELTA on.
+# As in runtime/store/core/message.def, from DELTA on.
 CLOCKED_OPS = ("delta ask value fresh unsub tick tick_forward route fence fenced slot_clocks round rounded part bound "
                "trace seen visible").split()
 

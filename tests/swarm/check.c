@@ -19,6 +19,7 @@
  * of as many. What is gone, and what was under way when a node died, counts for nothing in 1 to 5:
  * pulls may have shown it before.
  */
+#include "store/core/table.h"
 #include "world.h"
 
 #include <stdlib.h>

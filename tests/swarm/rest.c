@@ -3,6 +3,8 @@
  * bound. When everything is to be at rest: nothing waits, no queue holds anything, every key has
  * one owner and its home knows it. And for a run that hangs: who waits for whom.
  */
+#include "store/core/table_drop.h"
+#include "store/rows/rules.h"
 #include "world.h"
 
 #include "store/slots/move.h"

@@ -8,6 +8,7 @@
  * lost. If an update was under way to a node that died, nobody knows whether it was applied: its
  * node counts it, and what its workers pushed is judged no further.
  */
+#include "store/core/technique.h"
 #include "world.h"
 
 static const uint64_t stillness = 3 * TIDE_SECOND;

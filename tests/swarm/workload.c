@@ -10,6 +10,7 @@
  * worker, no less than had returned when it was issued, no more than has been issued by now, and no
  * less than this worker's last pull; of its own exactly what it has issued before.
  */
+#include "store/core/table.h"
 #include "world.h"
 
 #include <math.h>

@@ -7,6 +7,7 @@
  * Everything that concerns whole nodes is done between events, at times of the plan and every
  * 10 ms.
  */
+#include "store/core/table.h"
 #include "world.h"
 
 #include <math.h>

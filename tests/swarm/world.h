@@ -3,7 +3,6 @@
 #define TIDE_SWARM_WORLD_H
 
 #include "net/inside.h"
-#include "store/core/internal.h"
 #include "store/adaptive/owner.h"
 #include "store/replica/replica.h"
 #include "store/adaptive/hot_keys.h"

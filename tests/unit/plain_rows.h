@@ -7,6 +7,7 @@
 #ifndef PLAIN_ROWS_H
 #define PLAIN_ROWS_H
 
+#include "store/core/table.h"
 #include "kernel.h"
 #include "tide.h"
 

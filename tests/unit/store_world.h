@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "store/core/internal.h"
+#include "store/core/table.h"
 
 #include <math.h>
 #include <signal.h>

@@ -1,5 +1,9 @@
 /* Shared keys: their records, and what workers do with copies; see hot_keys.h. */
 #include "store/adaptive/hot_keys.h"
+#include "store/core/options.h"
+#include "store/core/table_drop.h"
+#include "store/rows/rules.h"
+#include "store/rows/slot_index.h"
 
 enum {
     COPY_BYTES = 1 << 30,

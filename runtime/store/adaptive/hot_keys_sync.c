@@ -8,6 +8,10 @@
  * begins no sooner than 1/hz later, nor before this one has been followed by a rest of several
  * times the work in it, a second at most, and only when there is something to do.
  */
+#include "store/core/send.h"
+#include "store/core/table_drop.h"
+#include "store/operation/inbox.h"
+#include "store/rows/slot_index.h"
 #include "store/adaptive/intent.h"
 
 #include <math.h>

@@ -5,6 +5,7 @@
  * is of interest while an active intent has it.
  */
 #include "store/adaptive/intent.h"
+#include "store/operation/inbox.h"
 #include "store/adaptive/owner.h"
 
 enum {

@@ -4,6 +4,8 @@
  * which tables without copies (technique relocate) do without. A node's interest ends and one other
  * is left: the row is to go to that one.
  */
+#include "store/core/send.h"
+#include "store/operation/inbox.h"
 #include "store/adaptive/intent.h"
 #include "store/core/node_sets.h"
 #include "store/adaptive/owner.h"

@@ -12,6 +12,8 @@
  * they run under the word's lock, then the row goes on to the noted successor or becomes the
  * workers'. The directory is the key words of the home: AWAY, with owner and term.
  */
+#include "store/core/send.h"
+#include "store/rows/rules.h"
 #include "store/adaptive/intent.h"
 #include "store/adaptive/location_cache.h"
 #include "store/adaptive/owner.h"

@@ -2,6 +2,8 @@
  * One key that changes its owner: its word, its arrival record, its row; the worker's part and the
  * store actor's. What is decided where: relocate.h; about what: owner.c, relocate_messages.c.
  */
+#include "store/core/send.h"
+#include "store/rows/rules.h"
 #include "store/adaptive/zero_copy.h"
 #include "store/adaptive/location_cache.h"
 #include "store/adaptive/owner.h"

@@ -2,6 +2,9 @@
  * Messages that move keys between nodes (HAND, XFER, STAY, LOST), what happens to keys when their slot
  * changes its home, when this node leaves, and when another dies.
  */
+#include "store/core/send.h"
+#include "store/operation/inbox.h"
+#include "store/rows/rules.h"
 #include "store/adaptive/intent.h"
 #include "store/adaptive/owner.h"
 #include "store/adaptive/zero_copy.h"

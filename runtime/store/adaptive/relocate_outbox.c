@@ -1,4 +1,5 @@
 /* Messages about keys that change their owner, gathered per destination; trails. See owner.h. */
+#include "store/core/send.h"
 #include "store/adaptive/intent.h"
 #include "store/adaptive/zero_copy.h"
 #include "store/adaptive/owner.h"

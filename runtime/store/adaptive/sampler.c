@@ -10,7 +10,7 @@
  */
 #include "base/alias.h"
 #include "store/adaptive/owner.h"
-#include "store/core/internal.h"
+#include "store/core/table_drop.h"
 
 enum {
     SAMPLES_MAX = 4096,

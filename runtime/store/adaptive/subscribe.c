@@ -9,6 +9,9 @@
  * A subscription is made before the row is read and the row is changed under its latch. A change is
  * in what the subscriber reads, or finds the subscription.
  */
+#include "store/core/send.h"
+#include "store/operation/inbox.h"
+#include "store/rows/slot_index.h"
 #include "store/adaptive/intent.h"
 #include "store/core/node_sets.h"
 #include "store/adaptive/hot_keys.h"

@@ -5,6 +5,8 @@
  * started again, which is a new node, hears of them from the keys' homes when its tables are there,
  * and passes on what it hears to those that joined after it.
  */
+#include "store/core/options.h"
+#include "store/core/send.h"
 #include "store/core/catalog.h"
 #include "store/replica/replica.h"
 #include "store/adaptive/hot_keys.h"

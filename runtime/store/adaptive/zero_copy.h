@@ -9,7 +9,7 @@
 #ifndef TIDE_STORE_ZERO_COPY_H
 #define TIDE_STORE_ZERO_COPY_H
 
-#include "store/core/internal.h"
+#include "store/core/table.h"
 
 struct tide__zero_copy_source;
 /* NULL: out of memory. */

@@ -4,6 +4,9 @@
  * first and then collected. The manifest, last, makes the generation count.
  */
 #include "store/checkpoint/checkpoint.h"
+#include "store/core/send.h"
+#include "store/core/table_drop.h"
+#include "store/rows/rules.h"
 
 #include "store/checkpoint/node_part.h"
 #include "store/core/clock.h"

@@ -6,7 +6,7 @@
 #ifndef TIDE_STORE_MANIFEST_H
 #define TIDE_STORE_MANIFEST_H
 
-#include "store/core/internal.h"
+#include "store/core/table.h"
 
 enum {
     TIDE__MANIFEST_FORMAT = 1,

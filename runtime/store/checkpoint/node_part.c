@@ -1,5 +1,6 @@
 /* See node_part.h. All of it runs in the store actor, on I/O thread 0, but the walk. */
 #include "store/checkpoint/node_part.h"
+#include "store/core/send.h"
 
 #include "store/clocked/clocked.h"
 #include "store/checkpoint/walk.h"

@@ -4,6 +4,8 @@
  * node that reads, a generation after the other of the chain, so it does not matter which nodes
  * wrote them or how many there are now.
  */
+#include "store/core/node_store.h"
+#include "store/rows/rules.h"
 #include "store/checkpoint/checkpoint.h"
 #include "store/checkpoint/save.h"
 

@@ -2,7 +2,7 @@
 #ifndef TIDE_STORE_SAVE_H
 #define TIDE_STORE_SAVE_H
 
-#include "store/core/internal.h"
+#include "store/core/table.h"
 #include "wire/safetensors.h"
 
 enum { TIDE__PARTS_MAX = 4 };

@@ -5,7 +5,8 @@
 #include "store/client/rows.h"
 
 #include "store/checkpoint/save.h"
-#include "store/core/internal.h"
+#include "store/core/table_drop.h"
+#include "store/rows/slot_index.h"
 #include "store/core/technique.h"
 #include "wire/rows.h"
 

@@ -6,6 +6,7 @@
  * alone, to the bit, whatever the timing, the nodes and the slot map; and a worker or node that is
  * lost within an interval leaves no part of it.
  */
+#include "store/rows/rules.h"
 #include "store/clocked/clocked.h"
 
 #include <stdlib.h>

@@ -1,5 +1,9 @@
 /* Tables with clocks: what a table and a store keep for them, floors, who waits, statistics. */
 #include "store/clocked/clocked.h"
+#include "store/core/options.h"
+#include "store/core/send.h"
+#include "store/core/table_drop.h"
+#include "store/operation/inbox.h"
 #include "store/clocked/vap.h"
 
 #include <math.h>

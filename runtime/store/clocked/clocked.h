@@ -26,6 +26,7 @@
 #ifndef TIDE_STORE_CLOCKED_H
 #define TIDE_STORE_CLOCKED_H
 
+#include "store/rows/slot_index.h"
 #include "store/core/clock.h"
 #include "store/core/technique.h"
 #include "store/rows/copy_record.h"

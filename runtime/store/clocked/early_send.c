@@ -13,6 +13,7 @@
  *
  * All on I/O thread 0, a turn every few milliseconds while there are workers or changes.
  */
+#include "store/rows/rules.h"
 #include "store/clocked/clocked.h"
 
 #include <math.h>

@@ -12,6 +12,7 @@
  * numbers and a TICK behind those it closes, whichever thread sends. Between two parts the lock is
  * free; who takes it then first packs the rest. The holder never suspends.
  */
+#include "store/core/table_drop.h"
 #include "store/clocked/clocked.h"
 #include "store/clocked/vap.h"
 

@@ -6,6 +6,7 @@
  * listed once; when the clock rises it goes to its watchers. The node that alone changed it need
  * not be told: its copy shows the same value.
  */
+#include "store/rows/rules.h"
 #include "store/clocked/clocked.h"
 #include "store/rows/cut.h"
 #include "store/clocked/clock_move.h"

@@ -7,6 +7,7 @@
  *           highest of all, so nothing that was announced becomes untrue.
  *   settle  What this node pushed is applied at the homes; rows that changed there came here.
  */
+#include "store/core/send.h"
 #include "store/clocked/clocked.h"
 
 static int ask(struct tide__sync *sync, uint16_t node, uint64_t id, enum tide__round kind) {

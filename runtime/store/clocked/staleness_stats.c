@@ -1,6 +1,7 @@
 /* What the workers of a node saw of a table with clocks, worker by worker. A record is written by
  * the fiber of its worker alone and read by anybody; it stays with the table when the worker ends,
  * and goes to the next worker of the same number. */
+#include "store/core/table_drop.h"
 #include "store/clocked/clocked.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
 /* The value bound: ledgers of workers; see vap.h. The homes' side is vap_home.c. */
+#include "store/core/table_drop.h"
+#include "store/rows/rules.h"
 #include "store/clocked/vap_internal.h"
 
 #include <math.h>

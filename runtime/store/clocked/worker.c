@@ -6,6 +6,9 @@
  *
  * Fibers that are no workers do not come here: they read and write at the homes (access.c).
  */
+#include "store/core/send.h"
+#include "store/core/table_drop.h"
+#include "store/rows/rules.h"
 #include "store/clocked/clocked.h"
 #include "store/rows/cut.h"
 #include "store/clocked/vap.h"

@@ -22,7 +22,8 @@
  * A node may have a limit for all of its operations together (queue_limit). An operation takes its
  * whole share of that before any home's credit, and so waits for it while it holds nothing.
  */
-#include "store/core/internal.h"
+#include "store/core/node_store.h"
+#include "store/core/send.h"
 
 struct tide__admission_waiter {
     struct tide__admission_waiter *next;

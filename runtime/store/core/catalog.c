@@ -21,6 +21,10 @@
  * forgets them.
  */
 #include "store/core/catalog.h"
+#include "store/core/learning_rate.h"
+#include "store/core/options.h"
+#include "store/core/send.h"
+#include "store/rows/slot_index.h"
 
 enum { HOMES_BYTES = TIDE_SLOT_COUNT * 2 };
 

@@ -49,6 +49,10 @@ struct tide__catalog {
     uint64_t term; /* in which this node took command; 0: it does not command */
 };
 
+int tide__catalog_create(struct tide_store *store);
+void tide__catalog_destroy(struct tide_store *store);
+void tide__catalog_member(struct tide_store *store, const struct tide_member *member); /* a member's state is new */
+
 /* Where nodes have the table: an id is a place and the number of its life there. */
 static inline uint32_t tide__catalog_place(uint32_t id) {
     return id & (TIDE__TABLES_MAX - 1);

@@ -1,6 +1,8 @@
 /*
  * What the controller records of a table (tide_net_record), for itself when it is started again, and for the next one.
  */
+#include "store/core/learning_rate.h"
+#include "store/core/options.h"
 #include "store/core/catalog.h"
 
 /* A joiner may have heard of changes that were never recorded: a new controller numbers its own ones above those. */

@@ -6,7 +6,7 @@
  * leaves the news, and the other goes on with it before it stops. */
 #include "store/core/clock.h"
 
-#include "store/core/internal.h"
+#include "store/core/node_store.h"
 
 enum { GATE_NS = 100000 }; /* how often a worker at a closed gate looks again */
 

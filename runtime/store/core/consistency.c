@@ -1,5 +1,5 @@
 /* Consistency of a table as text, on the wire and checked. */
-#include "store/core/internal.h"
+#include "store/core/options.h"
 
 #include <math.h>
 #include <stdlib.h>

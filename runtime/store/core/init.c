@@ -4,7 +4,7 @@
  * from word j mod 4 of the Philox block (seed, key, j / 4). Normal values by Box and Muller (1958)
  * in double precision, rounded once.
  */
-#include "store/core/internal.h"
+#include "store/rows/rules.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* Sampled counters of the keys that a node's workers access most; see key_counts.h. */
 #include "store/core/key_counts.h"
-#include "store/core/internal.h"
+#include "store/core/table.h"
 
 #include <stdlib.h>
 

@@ -5,6 +5,8 @@
  *
  *   who wants it --SET_RATE (call)--> controller --TABLE ready=1--> all --TABLE_DONE--> controller
  */
+#include "store/core/learning_rate.h"
+#include "store/rows/rules.h"
 #include "store/core/catalog.h"
 
 #include <math.h>

@@ -6,6 +6,8 @@
  * thread then does nothing else for that time, as if the processor were somebody else's. It is taken
  * in portions, because a thread cannot sleep for microseconds; what it slept too long counts too.
  */
+#include "store/core/load.h"
+#include "store/rows/slot_index.h"
 #include "store/operation/shard.h"
 
 enum { PORTION_NS = 500000 };

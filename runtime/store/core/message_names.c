@@ -1,5 +1,6 @@
 /* Names of the store's messages, for people who look at them. */
-#include "store/core/internal.h"
+#include "store/core/message.h"
+#include "store/core/store.h"
 
 const char *tide_store_message_name(uint64_t op) {
     static const char *const names[TIDE__OP_COUNT] = {

@@ -1,5 +1,6 @@
 /* Options of a table: checked, compared, on the wire. Those of its consistency: consistency.c. */
-#include "store/core/internal.h"
+#include "store/core/options.h"
+#include "store/rows/rules.h"
 
 #include <inttypes.h>
 

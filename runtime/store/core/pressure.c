@@ -13,6 +13,8 @@
  * make too many is refused whole, before anything of it was done; what cannot be refused (rows that
  * move, copies, updates of clocks) is counted and moves the tier.
  */
+#include "store/core/send.h"
+#include "store/rows/slot_index.h"
 #include "store/core/clock.h"
 #include "store/operation/shard.h"
 

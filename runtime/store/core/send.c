@@ -1,5 +1,6 @@
 /* Messages to store actors, of this node and of others: see internal.h. */
-#include "store/core/internal.h"
+#include "store/core/node_store.h"
+#include "store/core/send.h"
 
 void tide__node_text(struct tide_store *store, uint16_t node, char out[96]) {
     if (store->net) {

@@ -3,6 +3,9 @@
  * until it is dropped (table_drop.c) and nobody holds it any more, or the store ends. How all nodes
  * come to have the same tables: catalog.c.
  */
+#include "store/core/options.h"
+#include "store/core/table_drop.h"
+#include "store/rows/rules.h"
 #include "store/core/key_counts.h"
 #include "store/core/technique.h"
 #include "store/rows/cut.h"

@@ -14,6 +14,8 @@
  * tide__tables_enter and _leave. They count in the epoch that they entered in; an epoch begins when
  * the last but one has no readers left. So two epochs after a table was taken out, nobody has it.
  */
+#include "store/core/send.h"
+#include "store/core/table_drop.h"
 #include "store/core/catalog.h"
 #include "store/operation/shard.h"
 

@@ -16,7 +16,7 @@
 #ifndef TIDE_STORE_TECHNIQUE_H
 #define TIDE_STORE_TECHNIQUE_H
 
-#include "store/core/internal.h"
+#include "store/core/node_store.h"
 
 struct tide__catalog_entry;
 

@@ -16,6 +16,10 @@
  * Order within a call: once a key was missed, keys count as missed when any route changed since the
  * pass began, so that a later duplicate cannot overtake an earlier one.
  */
+#include "store/core/table_drop.h"
+#include "store/operation/program_order.h"
+#include "store/operation/resend.h"
+#include "store/rows/rules.h"
 #include "store/core/clock.h"
 #include "store/core/key_counts.h"
 #include "store/core/technique.h"

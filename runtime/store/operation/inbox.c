@@ -3,6 +3,9 @@
  * and handed to the file that knows what to do. A message that cannot be read is counted and
  * logged, the first few times; it never ends the actor.
  */
+#include "store/core/table_drop.h"
+#include "store/operation/inbox.h"
+#include "store/operation/resend.h"
 #include "store/core/catalog.h"
 #include "store/operation/shard.h"
 

@@ -12,6 +12,8 @@
  * (killed, timed out) detaches its ticket from entries that are not busy and waits for those that
  * are.
  */
+#include "store/core/send.h"
+#include "store/operation/program_order.h"
 #include "store/operation/shard.h"
 
 /* Lock held. */

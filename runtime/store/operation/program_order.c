@@ -8,7 +8,9 @@
  *
  * A worker is a fiber. Who is none cannot wait, and has no such order.
  */
-#include "store/core/internal.h"
+#include "store/core/node_store.h"
+#include "store/core/send.h"
+#include "store/operation/program_order.h"
 
 struct key_set { /* open addressing; 0: free, else 1 + position in `keys` */
     const uint64_t *keys;

@@ -7,7 +7,7 @@
  * size goes when a token is due, and pays afterwards. Fibers take their turn in the order in which
  * they came; a handler is told after how long to try again.
  */
-#include "store/core/internal.h"
+#include "store/core/node_store.h"
 
 #define BURST_NS (TIDE_SECOND / 10)
 

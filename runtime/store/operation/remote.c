@@ -4,6 +4,10 @@
  *
  * One message a node and call (cut at 4 MiB of keys and rows in either direction).
  */
+#include "store/core/send.h"
+#include "store/operation/program_order.h"
+#include "store/operation/resend.h"
+#include "store/rows/slot_index.h"
 #include "store/core/clock.h"
 #include "store/operation/shard.h"
 

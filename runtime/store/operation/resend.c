@@ -3,6 +3,10 @@
  * group changed. Their messages are kept for it (remote.c). And the end of unanswered operations: of all
  * when this node is a member no more, for nobody answers it then; of a table that is dropped.
  */
+#include "store/core/send.h"
+#include "store/core/table_drop.h"
+#include "store/operation/resend.h"
+#include "store/rows/slot_index.h"
 #include "store/operation/shard.h"
 
 /* Lock held. */

@@ -10,6 +10,10 @@
  * never reaches a row.
  */
 #include "store/operation/shard.h"
+#include "store/core/load.h"
+#include "store/core/send.h"
+#include "store/operation/resend.h"
+#include "store/rows/slot_index.h"
 
 enum { REPLY_BYTES_MAX = 12 << 20 };
 

@@ -127,4 +127,13 @@ void tide__job_free(struct tide_store *store, struct tide__job *job);
 /* Works on an operation, on whatever table. */
 void tide__table_job(struct tide__job *job);
 
+void tide__shard_release(struct tide_store *store);
+/* Wakes the actor after `delay` for what is stalled or moves. */
+void tide__retry_later(struct tide_store *store, uint64_t delay);
+void tide__stalled_retry(struct tide_store *store);
+/* Forwards or parks what is not served here. */
+void tide__job_pass_misses(struct tide__job *job, const uint32_t *indices, size_t count);
+/* Operations that waited for a slot look again. */
+void tide__parked_retry(struct tide_table *table);
+
 #endif

@@ -7,7 +7,7 @@
  * are.
  */
 #include "store/core/technique.h"
-#include "store/core/internal.h"
+#include "store/core/send.h"
 
 #define COUNT_MASK UINT64_C(0xffff)
 #define FIBER_MASK UINT64_C(0x7fffffffffff)

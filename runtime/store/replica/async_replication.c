@@ -1,4 +1,5 @@
 /* See async_replication.h. Who counts what was answered and what was lost: lost_updates.c. */
+#include "store/core/send.h"
 #include "store/replica/async_replication_internal.h"
 
 #include <stdlib.h>

@@ -12,6 +12,9 @@
  * far, and whoever is the last then sends the slot's rows in front of it. So the new node's pushes
  * come from the same node as its rows, in order.
  */
+#include "store/core/send.h"
+#include "store/operation/inbox.h"
+#include "store/rows/rules.h"
 #include "store/rows/cut.h"
 #include "store/slots/move.h"
 #include "store/replica/replica.h"

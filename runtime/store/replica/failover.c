@@ -13,6 +13,9 @@
  * changed, or that was at the node that is gone. Ids make that safe. Workers hand their operations
  * to the store actor until the resent ones have gone out.
  */
+#include "store/core/send.h"
+#include "store/operation/inbox.h"
+#include "store/operation/resend.h"
 #include "store/replica/async_replication.h"
 #include "store/rows/cut.h"
 #include "store/slots/move.h"

@@ -4,6 +4,7 @@
  * gets the slot first and is counted in when the home says that it has it. Each change has a number
  * of its own and goes to all members. A slot of which nobody is left is lost, and stays so.
  */
+#include "store/core/send.h"
 #include "store/slots/move.h"
 #include "store/replica/replica.h"
 

@@ -8,6 +8,8 @@
  *
  * Grants go in the store lane: behind whatever told the holder that it lost a slot.
  */
+#include "store/core/send.h"
+#include "store/operation/resend.h"
 #include "store/replica/replica.h"
 
 #define BEAT (TIDE_SECOND / 10)

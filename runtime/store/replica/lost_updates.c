@@ -4,6 +4,8 @@
  * count the same answers, which come in order: so when the home dies, what was answered and not
  * told to be safe is what may be lost, of this node's pushes: that many, or fewer.
  */
+#include "store/core/send.h"
+#include "store/operation/inbox.h"
 #include "store/replica/async_replication_internal.h"
 
 static struct tide__risk_peer *peer_of(struct tide__async_replication *a, uint16_t node) {

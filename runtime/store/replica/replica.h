@@ -16,6 +16,7 @@
 #ifndef TIDE_STORE_REPLICA_H
 #define TIDE_STORE_REPLICA_H
 
+#include "store/rows/slot_index.h"
 #include "store/core/technique.h"
 #include "store/operation/shard.h"
 

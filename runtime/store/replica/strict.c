@@ -11,6 +11,7 @@
  * With durability window pushes are applied in the same way, or by workers in place, and their rows
  * shipped later (async_replication.h).
  */
+#include "store/rows/rules.h"
 #include "store/replica/async_replication.h"
 #include "store/rows/cut.h"
 

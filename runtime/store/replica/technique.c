@@ -1,4 +1,5 @@
 /* Copies against loss as a technique of the store (technique.h), and what workers of a home do in place. */
+#include "store/operation/inbox.h"
 #include "store/replica/async_replication.h"
 #include "store/slots/move.h"
 

@@ -1,5 +1,6 @@
 /* The algebra of copies; see copy_record.h. */
 #include "store/rows/copy_record.h"
+#include "store/rows/rules.h"
 
 enum { BLOCKS = 16 };
 

@@ -20,7 +20,7 @@
 #ifndef TIDE_STORE_CACHED_H
 #define TIDE_STORE_CACHED_H
 
-#include "store/core/internal.h"
+#include "store/core/table.h"
 
 struct tide__sent {
     uint64_t number;

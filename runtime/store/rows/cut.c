@@ -1,6 +1,8 @@
 /* What cut.h promises. Kept versions hang in lists by slot under one lock of the table, taken by
  * holders of a word's lock and held for a few instructions, or the search of one slot's list. */
+#include "store/core/clock.h"
 #include "store/rows/cut.h"
+#include "store/rows/rules.h"
 
 int tide__cut_init(struct tide_table *table) {
     if (!table->taken) {

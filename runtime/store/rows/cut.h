@@ -27,7 +27,7 @@
 #ifndef TIDE_STORE_CUT_H
 #define TIDE_STORE_CUT_H
 
-#include "store/core/internal.h"
+#include "store/rows/slot_index.h"
 
 enum tide__cut_phase { TIDE__CUT_IDLE, TIDE__CUT_TOLD, TIDE__CUT_WALK };
 

@@ -12,7 +12,8 @@
  * divisions, so there are two instances of each, one for processors that take eight at a time; no
  * instance fuses multiply and add, so their results are the same bits.
  */
-#include "store/core/internal.h"
+#include "store/operation/access.h"
+#include "store/rows/rules.h"
 
 #include <math.h>
 

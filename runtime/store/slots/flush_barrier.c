@@ -2,6 +2,7 @@
  * Has what this node sent been dealt with? All members are asked in the ordered lane, and answer at
  * once: FLUSH, FLUSHED. Who is gone needs not answer.
  */
+#include "store/core/send.h"
 #include "store/slots/move.h"
 
 void tide__flush_barrier_ask(struct tide_store *store, struct tide__flush_barrier *barrier) {

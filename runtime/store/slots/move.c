@@ -24,6 +24,9 @@
  * operations on them fail with EDIED.
  */
 #include "store/slots/move.h"
+#include "store/core/send.h"
+#include "store/operation/inbox.h"
+#include "store/operation/shard.h"
 
 struct tide__fence { /* an origin's */
     struct tide__fence *next;

@@ -12,6 +12,7 @@
  * controller that was started again knows what is under way, and tells the new homes once more:
  * whoever has heard it says how far it is.
  */
+#include "store/core/send.h"
 #include "store/slots/move.h"
 
 struct round {             /* a MAP that was sent to all */

@@ -3,6 +3,7 @@
  * plans anything. What follows is that of every slot move (move_plan.c, move.c); the answer is given when
  * the last batch of the request has ended.
  */
+#include "store/core/send.h"
 #include "store/slots/move.h"
 
 struct tide__request { /* at the controller */

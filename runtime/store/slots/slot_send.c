@@ -10,6 +10,8 @@
  * owner, and no wish of the new home on its way here. What waited goes to the new home, behind the
  * slot. tests/models/slot.pml has all of it.
  */
+#include "store/core/send.h"
+#include "store/operation/shard.h"
 #include "store/slots/move.h"
 
 struct slot_send { /* at the old home */

@@ -8,7 +8,7 @@
 enum { VIEWS_MAX = 512, WORK_KEYS = 300 };
 
 #include "control_world.h"
-#include "store/core/internal.h"
+#include "store/core/store.h"
 
 #include <stdlib.h>
 

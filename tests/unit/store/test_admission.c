@@ -3,6 +3,7 @@
  * wait in line and handlers give up, returns whatever happens, and a home that is ten times too
  * slow neither loses its place in the cluster nor its speed afterwards.
  */
+#include "store/core/node_store.h"
 #include "tests/unit/store_world.h"
 
 enum { KEYS = 400, WIDTH = 16, FIBERS = 12, ROUNDS = 60, SPAN = 40 };

@@ -2,6 +2,7 @@
  * The memory cap of a node: what is counted, when a tier begins and ends, what is refused then, how
  * whoever is refused hears of it, and that everything gets on and goes back to normal.
  */
+#include "store/core/node_store.h"
 #include "tests/unit/store_world.h"
 
 #include "net/inside.h"

@@ -1,6 +1,7 @@
 /* Checkpoints: a cut by clocks holds exactly what each worker pushed before its clock, while rows
  * are pushed to and move; generations build on each other; crashes leave the newest. On real
  * sockets and in the simulator. */
+#include "store/core/node_store.h"
 #include "checkpoint_world.h"
 
 #include "store/core/clock.h"

@@ -5,6 +5,7 @@
  * w of any row, at least c - s for each worker w that lives, and the reader's own pushes exactly;
  * bsp: exactly c. Nothing ever shows more than was pushed.
  */
+#include "store/core/options.h"
 #include "store/clocked/clocked.h"
 #include "store_world.h"
 

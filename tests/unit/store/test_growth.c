@@ -3,6 +3,7 @@
  * that malloc has handed out are counted, of the whole simulated cluster. The first rounds fill what is kept on purpose
  * (events, pools, dead members), and do not count.
  */
+#include "store/core/message.h"
 #include "store_world.h"
 
 #if defined(__GLIBC__)

@@ -2,6 +2,7 @@
  * Heat: the hottest keys of a skewed load are found with their shares of reads and writes, an even
  * load has none, keys that were hot are overtaken by those that are, threads count together.
  */
+#include "store/core/node_store.h"
 #include "store_world.h"
 
 #include "store/core/key_counts.h"

@@ -3,6 +3,7 @@
  * what readers see of a writer's rows between its clocks when bytes are scarce. That all bounds
  * hold with it is test_clocked.c's.
  */
+#include "store/core/options.h"
 #include "store/clocked/pacer.h"
 #include "store_world.h"
 

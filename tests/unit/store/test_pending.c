@@ -1,4 +1,5 @@
 /* Unanswered operations: which of them a node that is gone ends. */
+#include "store/core/node_store.h"
 #include "store_world.h"
 
 enum { HOME = 2, FIRST = 20, PLACES = 300, ELSEWHERE = 19 };

@@ -2,6 +2,7 @@
  * Sampling: independent draws follow the distribution, pools depend only within their window,
  * postponing keeps the frequencies, local sampling stays local and ends, prepared keys come here.
  */
+#include "store/core/node_store.h"
 #include "store_world.h"
 
 enum { KEYS = 400, WIDTH = 2 };

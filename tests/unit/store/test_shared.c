@@ -1,6 +1,7 @@
 /* Keys with copies on several nodes: every push once, one's own at once, equal in the end, silent
  * then; on real sockets and in the simulator, with connections that break, nodes that leave and
  * die. */
+#include "store/rows/rules.h"
 #include "store_world.h"
 
 #include "store/adaptive/hot_keys.h"

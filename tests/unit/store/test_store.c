@@ -9,7 +9,10 @@
 #include <cmocka.h>
 
 #include "store/adaptive/zero_copy.h"
-#include "store/core/internal.h"
+#include "store/core/node_store.h"
+#include "store/core/options.h"
+#include "store/rows/rules.h"
+#include "store/rows/slot_index.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -1,4 +1,5 @@
 /* Tables of several nodes, on real sockets and in the simulator: sums, order, moves, deaths. */
+#include "store/core/node_store.h"
 #include "store_world.h"
 
 /* ---- sums ---- */

@@ -1,4 +1,5 @@
 /* What a death or a departure takes with it, and what not. */
+#include "store/rows/slot_index.h"
 #include "store_world.h"
 
 enum { KEYS = 64, WIDTH = 4 };

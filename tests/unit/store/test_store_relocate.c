@@ -1,5 +1,6 @@
 /* Rows that move to who localizes them, on real sockets and in the simulator: fights, order,
  * leaving, deaths, files. */
+#include "store/rows/slot_index.h"
 #include "store_world.h"
 
 enum { KEYS = 240, WIDTH = 4, LIST = 40, ROUNDS = 10, EACH = 2 };

@@ -4,6 +4,7 @@
  * without a death. Pushes are one-hot rows, so that every one can be read. Seeded, in the simulator;
  * `--seeds N` for more, `--first N`.
  */
+#include "store/core/options.h"
 #include "seeded.h"
 #include "store_world.h"
 

@@ -6,6 +6,7 @@
  * that clock, or one update that alone is larger. Nothing else runs while the row is held, in the
  * simulator.
  */
+#include "store/core/options.h"
 #include "store/clocked/vap.h"
 #include "store_world.h"
 
