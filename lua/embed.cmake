@@ -16,6 +16,7 @@ foreach(path IN LISTS MODULES)
   file(RELATIVE_PATH name ${ROOT} ${path})
   string(REGEX REPLACE "\\.lua$" "" name "${name}")
   string(REPLACE "/" "." name "${name}")
+  string(REGEX REPLACE "^packages\\." "tide." name "${name}") # lua/packages/NAME holds the modules tide.NAME
   string(REGEX REPLACE "\\.init$" "" name "${name}")
   embed(${name} ${path})
 endforeach()

@@ -47,7 +47,7 @@ def plant(name, directory):
     _, file, edit, _ = next(each for each in mistakes() if each[0] == name)
     directory.mkdir(parents=True, exist_ok=True)
     for each in ROOT.iterdir():
-        if each.name != "lua" and not each.name.startswith("."):
+        if each.name == ".busted" or each.name != "lua" and not each.name.startswith("."):
             (directory / each.name).symlink_to(each)
     shutil.copytree(ROOT / "lua", directory / "lua")
     (directory / file).write_text(edited(file, edit))

@@ -10,13 +10,15 @@
 
 /* ---- modules ---- */
 
-/* Pushes module a.b from DIR/a/b.lua or DIR/a/b/init.lua, or nothing. Its chunk has the name that the embedded one has:
- * errors, and what the simulator allows, go by it. */
+/* Pushes module a.b from DIR/a/b.lua or DIR/a/b/init.lua, or nothing; tide.a.b may also be DIR/packages/a/b.lua. Its
+ * chunk has the name that the embedded one has: errors, and what the simulator allows, go by it. */
 static bool read_module(lua_State *L, struct tide_port *port, const char *directory, const char *name) {
     const char *path = luaL_gsub(L, name, ".", "/");
-    static const char *const shapes[] = {"%s/%s.lua", "%s/%s/init.lua"};
-    for (size_t i = 0; i < TIDE_COUNT(shapes); i++) {
-        const char *file = lua_pushfstring(L, shapes[i], directory, path);
+    static const char *const shapes[] = {"%s/%s.lua", "%s/%s/init.lua", "%s/packages/%s.lua",
+                                         "%s/packages/%s/init.lua"};
+    const size_t count = strncmp(path, "tide/", 5) == 0 ? TIDE_COUNT(shapes) : 2;
+    for (size_t i = 0; i < count; i++) {
+        const char *file = lua_pushfstring(L, shapes[i], directory, i < 2 ? path : path + 5);
         struct tide_file_info info;
         struct tide_file *handle;
         if (port->ops->file_info(port, file, &info) < 0 || info.directory ||

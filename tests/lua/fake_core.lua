@@ -2,6 +2,8 @@
 --
 -- What a test wants to differ it writes into the table: `fake.terminal_is`, `fake.interrupts`.
 
+local find = require "packages"
+
 local fake = {
   version = "0.1.0", interrupts = 0, stopped = 0, time = 0, members_are = {}, node_is = nil,
   terminal_is = {stdin = false, stdout = false, stderr = false, width = 100, utf8 = true},
@@ -37,11 +39,9 @@ end
 
 function fake.harden() return true end
 function fake.embedded(name)
-  for _, path in ipairs {"lua/%s.lua", "lua/%s/init.lua"} do
-    local file <close> = io.open(path:format((name:gsub("%.", "/"))))
-    if file then return file:read "a" end
-  end
-  return nil
+  local path <const> = find(name)
+  local file <close> = path and io.open(path)
+  return file and file:read "a" or nil
 end
 function fake.alarm() end
 function fake.interrupt_limit() end
