@@ -40,7 +40,7 @@ end
 function fake.harden() return true end
 function fake.embedded(name)
   local path <const> = find(name)
-  local file <close> = path and io.open(path)
+  local file <close> = path and io.open(path) or nil
   return file and file:read "a" or nil
 end
 function fake.alarm() end

@@ -7,9 +7,14 @@ local function find(name)
   return package.searchpath(name, SHAPES) or package.searchpath(name:gsub("^tide%.", "packages."), SHAPES)
 end
 
-table.insert(package.searchers, 2, function(name)
-  local path <const> = name:find "^tide" and find(name)
-  return path and assert(loadfile(path)), path
-end)
+local files <const> = package.searchers[2]
+package.searchers[2] = function(name)
+  local path <const> = name:find "^tide%." and find(name)
+  if path then -- its chunk has the module's name
+    local file <close> = assert(io.open(path))
+    return assert(load(file:read "a", ("@lua/%s.lua"):format((name:gsub("%.", "/"))))), path
+  end
+  return files(name)
+end
 
 return find

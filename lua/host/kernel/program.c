@@ -1,6 +1,6 @@
 /*
  * Programs in Lua: core.program(name) builds, program:plan{} gives a run. Arrays (parameters,
- * gradients, inputs) are Lua's tensors, which the run keeps alive. lua/tide/nn/init.lua is the front
+ * gradients, inputs) are Lua's tensors, which the run keeps alive. lua/packages/nn/init.lua is the front
  * end.
  *
  * Expected failures return nil, err. A run belongs to one Lua state; its step calls the hooks

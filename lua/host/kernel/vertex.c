@@ -1,6 +1,6 @@
 /*
  * Programs of vertices in Lua: what they declare, batches of forests, and the rows of tables that a
- * batch reads. lua/tide/nn/vertex.lua is the front end.
+ * batch reads. lua/packages/nn/vertex.lua is the front end.
  */
 #include "costs.h"
 #include "device.h"

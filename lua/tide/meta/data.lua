@@ -1,5 +1,5 @@
 ---@meta
--- Readers of arrays, which lua/tide/data/arrays.lua makes; docs/guides/data.md is the guide.
+-- Readers of arrays, which lua/packages/data/arrays.lua makes; docs/guides/data.md is the guide.
 
 local data = {}
 

@@ -1,5 +1,5 @@
 ---@meta
--- Elementwise operations of programs, which lua/tide/nn/init.lua makes in a loop.
+-- Elementwise operations of programs, which lua/packages/nn/init.lua makes in a loop.
 
 local nn, value = {}, {}
 
