@@ -1,6 +1,6 @@
 /* Checkpoints that are damaged: flipped bits, files that lost their end, generations of other tables,
  * a disk that is full. What is damaged is named, and nothing of it is restored. In the simulator. */
-#include "store/core/table.h"
+#include "store/core/node_store.h"
 #include "checkpoint_world.h"
 
 static void one_generation(struct cluster *c, const char *dir, uint64_t count) {

@@ -4,6 +4,7 @@
  * (events, pools, dead members), and do not count.
  */
 #include "store/core/message.h"
+#include "store/core/node_store.h"
 #include "store_world.h"
 
 #if defined(__GLIBC__)
