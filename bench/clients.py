@@ -4,8 +4,11 @@
 Starts a cluster of one node with a table of 10^5 rows of 64 floats, and a redis-server with as many values of 256 bytes
 (Unix socket, no persistence). Pulls of 100 uniform keys: p50 of one outstanding operation in C and Python; with 64
 outstanding keys/s of Python, in turn with redis-py's pipeline of 64 MGET into float32 arrays (median of the ratios);
-growth of the client's memory over 10^6 calls (SECONDS 0: these are left out).
+growth of the client's memory over 10^6 calls (SECONDS 0: these are left out). A published actor that pulls the same
+rows, asked by Python and over HTTP in msgpack, and one that adds two numbers in JSON.
 """
+import http.client
+import json
 import os
 import resource
 import statistics
@@ -23,6 +26,18 @@ local job = tide.job {{name = "bench", tables = {{rows = tide.table {{keys = tid
   worker = function(w) w:report {{examples = 1}} end}}
 tide.main(function() local c <close> = tide.cluster {{}} c:start(job):wait() end)
 """
+SERVER = """
+local tide = require "tide"
+local Rows = tide.actor {name = "rows", opens = "read",
+  start = function(self) self.rows = tide.open "bench-1.rows" end,
+  get = function(self, keys) return self.rows:pull(keys) end,
+  add = function(_, a, b) return a + b end}
+tide.main(function()
+  local c <close> = tide.cluster {}
+  local _ <close> = c:group(Rows, {}, {publish = "served"})
+  tide.sleep(3600)
+end)
+"""
 
 
 def percentile(values, share):
@@ -36,6 +51,51 @@ def latency(table, keys, pulls):
         table.pull(keys[i % len(keys)], out)
         times.append((time.perf_counter_ns() - began) / 1e3)
     return times
+
+
+def times_of(call, count):
+    times = []
+    for _ in range(count):
+        began = time.perf_counter_ns()
+        call()
+        times.append((time.perf_counter_ns() - began) / 1e3)
+    return f"{percentile(times, .5):.0f} p99 {percentile(times, .99):.0f}"
+
+
+def calls(c, program):
+    """p50 and p99 of calls, in us: an actor by Python, the same over HTTP."""
+    with open("serve.lua", "w", encoding="utf-8") as file:
+        file.write(SERVER)
+    subprocess.run([program, "submit", "--cluster", "bench", "serve.lua"], check=True, stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL)
+    dashboard = subprocess.Popen([program, "dashboard", "--cluster", "bench", "--plain"], stdout=subprocess.PIPE,
+                                 stderr=subprocess.DEVNULL, text=True)
+    try:
+        url = dashboard.stdout.readline().strip()
+        actor, keys = c.actor("served"), [int(k) for k in range(0, 100 * 997, 997)]
+        for _ in range(200):
+            try:
+                actor.call("add", 1, 2)
+                break
+            except Exception:  # not published yet
+                time.sleep(0.05)
+        connection = http.client.HTTPConnection(url.split("/")[2])
+        token = {"Authorization": "Bearer " + url.split("token=")[1]}
+
+        def post(body, **headers):
+            connection.request("POST", "/api/call/served", body, {**token, **headers})
+            answer = connection.getresponse()
+            text = answer.read()
+            assert answer.status == 200, text
+
+        add = json.dumps({"method": "add", "arguments": [1, 2]})
+        get = json.dumps({"method": "get", "arguments": [keys]})
+        print(f"python_add_us {times_of(lambda: actor.call('add', 1, 2), 2000)}")
+        print(f"http_add_us {times_of(lambda: post(add), 2000)}")
+        print(f"python_get_us {times_of(lambda: actor.call('get', keys), 2000)}")
+        print(f"http_get_us {times_of(lambda: post(get, Accept='application/msgpack'), 2000)}")
+    finally:
+        dashboard.terminate()
 
 
 def throughput(table, keys, seconds):
@@ -113,6 +173,7 @@ def main():
             latency(table, keys, 2000)
             times = latency(table, keys, 20_000)
             print(f"python_p50_us {percentile(times, .5):.1f} python_p99_us {percentile(times, .99):.1f}")
+            calls(c, program)
             if seconds > 0:
                 server, redis_client, version = start_redis(directory)
                 pairs = [(throughput(table, keys, seconds), redis_throughput(redis_client, keys, seconds))

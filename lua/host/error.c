@@ -121,6 +121,15 @@ static const char *raw_field(lua_State *L, int index, const char *key) {
     return text;
 }
 
+/* A number field as text; NULL: there is none. */
+static const char *raw_number(lua_State *L, int index, const char *key, char *out, size_t capacity) {
+    lua_pushstring(L, key);
+    bool is = lua_rawget(L, index) == LUA_TNUMBER;
+    (void)snprintf(out, capacity, "%.6g", is ? lua_tonumber(L, -1) : 0.0);
+    lua_pop(L, 1);
+    return is ? out : NULL;
+}
+
 const char *tide__lua_error_text(lua_State *L, int index) {
     index = lua_absindex(L, index);
     if (lua_type(L, index) == LUA_TSTRING) {
@@ -134,7 +143,7 @@ const char *tide__lua_error_text(lua_State *L, int index) {
 }
 
 /* Short strings first, so that a truncated answer loses the end of the message only. */
-static const char *const packed_fields[] = {"name", "code", "where", "node"};
+static const char *const packed_fields[] = {"name", "code", "where", "node", "retry_after_s"};
 
 int tide__lua_error_pack(lua_State *L, int index, char *out, size_t capacity) {
     index = lua_absindex(L, index);
@@ -144,7 +153,9 @@ int tide__lua_error_pack(lua_State *L, int index, char *out, size_t capacity) {
     fields[0] = 0;
     if (lua_type(L, index) == LUA_TTABLE) {
         for (size_t i = 0; i < TIDE_COUNT(packed_fields); i++) {
+            char number[32];
             const char *text = raw_field(L, index, packed_fields[i]);
+            text = text ? text : raw_number(L, index, packed_fields[i], number, sizeof number);
             if (!text || strlen(text) > 63 || strchr(text, '\n')) {
                 continue;
             }
@@ -200,6 +211,9 @@ void tide__lua_error_unpack(lua_State *L, int code, const char *text, tide_addre
         }
         size_t value = line + 4 + strlen(key);
         lua_pushlstring(L, text + value, end - value);
+        if (strcmp(key, "retry_after_s") == 0 && lua_stringtonumber(L, lua_tostring(L, -1)) != 0) {
+            lua_remove(L, -2);
+        }
         lua_setfield(L, table, key);
         named = named || strcmp(key, "node") == 0;
         end = line - 1;

@@ -4,16 +4,18 @@
  *
  * What it answers by itself: pages (whole files), `/api/state` (the newest state), `/api/stream` (samples as
  * server-sent events), `/healthz`. Everything else below `/api/`, and `/metrics`, goes to the program: it takes
- * requests (`next`) and answers them (`answer`). Every request passes the guard (guard.h) first.
+ * requests (`next`) and answers them (`answer`). Calls, the requests below `/api/call/`, are taken apart from the
+ * others, and `call_waits` notifies the program of each. Every request passes the guard (guard.h) first.
  *
  * A stream is a cursor into a ring of samples, not a queue: one piece is in flight for each, and a reader that is too
  * slow falls out of the ring and is told so (`event: gap`). So nothing grows with readers.
  *
- * Functions are called by one thread of the program; bytes are copied. Codes are TIDE_E...
+ * Any thread of the program calls the functions, `close` as the last one; bytes are copied. Codes are TIDE_E...
  */
 #ifndef TIDE_HTTP_H
 #define TIDE_HTTP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,7 +25,7 @@ enum {
     TIDE_HTTP_CONNECTIONS = 64,
     TIDE_HTTP_STRANGERS = 32, /* connections of other users of this machine, of all those */
     TIDE_HTTP_STREAMS = 32,
-    TIDE_HTTP_WAITING = 16, /* requests that the program has not answered */
+    TIDE_HTTP_WAITING = 32, /* requests that the program has not answered */
     TIDE_HTTP_PAGES = 8,
     TIDE_HTTP_SAMPLES = 600,          /* in the ring */
     TIDE_HTTP_RING_BYTES = 4 << 20,   /* of all its samples */
@@ -34,14 +36,17 @@ enum {
 };
 
 struct tide_http_options {
-    uint16_t port;     /* of 127.0.0.1; 0: any */
-    const char *token; /* 64 hexadecimal digits */
+    uint16_t port;                 /* of 127.0.0.1; 0: any */
+    const char *token;             /* 64 hexadecimal digits */
+    void (*call_waits)(void *arg); /* on the library's thread, without a lock; may be NULL */
+    void *arg;
 };
 
 /* A request that the program answers. Valid until it is. */
 struct tide_http_request {
     uint64_t id;
     const char *method, *target;
+    const char *type, *accept; /* of the headers Content-Type and Accept, cut to 63 bytes */
     const char *body;
     size_t target_size, body_size;
 };
@@ -61,11 +66,13 @@ struct tide_http_plugin {
     /* A new sample for the ring and the state of now, both JSON without line ends. ELIMIT: too large. */
     int (*publish)(struct tide_http *http, const char *sample, size_t sample_size, const char *state,
                    size_t state_size);
-    /* The oldest request that waits: 1; 0: none came within `timeout_ms`. */
-    int (*next)(struct tide_http *http, unsigned timeout_ms, struct tide_http_request *out);
-    /* ENOENT: whoever asked is gone. */
-    int (*answer)(struct tide_http *http, uint64_t id, unsigned status, const char *type, const void *data,
-                  size_t size);
+    /* The oldest request that waits, a call or another one: 1; 0: none came within `timeout_ms`. */
+    int (*next)(struct tide_http *http, unsigned timeout_ms, bool call, struct tide_http_request *out);
+    /* `retry_after_s` 0: no header Retry-After. ENOENT: the connection of the request is gone. */
+    int (*answer)(struct tide_http *http, uint64_t id, unsigned status, const char *type, const void *data, size_t size,
+                  unsigned retry_after_s);
+    /* Answers all calls that wait with 503: nothing else will answer them. */
+    void (*abandon_calls)(struct tide_http *http);
     void (*stats)(struct tide_http *http, struct tide_http_stats *out);
     void (*close)(struct tide_http *http);
 };

@@ -49,10 +49,11 @@ struct request {
     uint64_t id;
     char *target;
     size_t target_size;
-    char method[8];
+    char method[8], type[64], accept[64];
     char *body;
     size_t body_size;
     bool judged, overflow, taken, waits; /* waits: suspended, in the list */
+    bool call;                           /* below /api/call/ */
     struct MHD_Response *answer;
     unsigned status;
 };
@@ -60,6 +61,8 @@ struct request {
 struct tide_http {
     struct MHD_Daemon *daemon;
     uint16_t port;
+    void (*call_waits)(void *arg);
+    void *arg;
 
     pthread_mutex_t lock; /* of everything below: the program adds pages while the library's thread serves */
     struct page pages[TIDE_HTTP_PAGES];

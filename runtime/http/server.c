@@ -68,6 +68,14 @@ static enum MHD_Result deliver(struct MHD_Connection *connection, unsigned statu
     return done;
 }
 
+static void add_retry(struct MHD_Response *response, unsigned wait_s) {
+    char text[16];
+    (void)snprintf(text, sizeof text, "%u", wait_s);
+    if (wait_s > 0) {
+        MHD_add_response_header(response, "Retry-After", text);
+    }
+}
+
 /* A refusal ends the connection: what follows it on the wire may be anything. */
 static enum MHD_Result refuse(struct MHD_Connection *connection, unsigned status, const char *why, unsigned wait_s) {
     char text[256];
@@ -81,10 +89,7 @@ static enum MHD_Result refuse(struct MHD_Connection *connection, unsigned status
         if (status == 401) {
             MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
         }
-        if (wait_s > 0) {
-            (void)snprintf(text, sizeof text, "%u", wait_s);
-            MHD_add_response_header(response, "Retry-After", text);
-        }
+        add_retry(response, wait_s);
     }
     return deliver(connection, status, response);
 }
@@ -218,6 +223,7 @@ static enum MHD_Result ask_program(struct tide_http *http, struct MHD_Connection
         r->id = ++http->request_id;
         r->connection = connection;
         r->waits = true;
+        r->call = strncmp(r->target, "/api/call/", 10) == 0;
         r->next = NULL;
         *http->waiting_end = r;
         http->waiting_end = &r->next;
@@ -226,6 +232,9 @@ static enum MHD_Result ask_program(struct tide_http *http, struct MHD_Connection
         pthread_cond_signal(&http->news);
     }
     pthread_mutex_unlock(&http->lock);
+    if (room && r->call && http->call_waits) {
+        http->call_waits(http->arg);
+    }
     return room ? MHD_YES : refuse(connection, 503, "too many requests wait", 1);
 }
 
@@ -301,6 +310,11 @@ static void set_deadline(struct tide_http *http, struct connection *owner, uint6
     }
 }
 
+static void copy_header(struct MHD_Connection *connection, const char *name, char *out, size_t capacity) {
+    const char *value = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
+    (void)snprintf(out, capacity, "%s", value ? value : "");
+}
+
 static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, const char *url, const char *method,
                               const char *version, const char *data, size_t *size, void **context) {
     struct tide_http *http = arg;
@@ -320,6 +334,8 @@ static enum MHD_Result handle(void *arg, struct MHD_Connection *connection, cons
         http->stats.requests++;
         http->stats.refused += status != 0;
         pthread_mutex_unlock(&http->lock);
+        copy_header(connection, "Content-Type", r->type, sizeof r->type);
+        copy_header(connection, "Accept", r->accept, sizeof r->accept);
         if (status != 0) {
             set_deadline(http, r->owner, tide__http_now() + TIDE_HTTP_HEAD_MS);
             return refuse(connection, (unsigned)status, why, wait_s);
@@ -465,6 +481,8 @@ static int open_server(const struct tide_http_options *options, struct tide_http
         return TIDE_EINVAL;
     }
     (void)snprintf(http->token, sizeof http->token, "%s", options->token);
+    http->call_waits = options->call_waits;
+    http->arg = options->arg;
     http->first = 1;
     http->waiting_end = &http->waiting;
     http->open[0] = "/healthz";
@@ -531,7 +549,7 @@ static int add_page(struct tide_http *http, const char *path, const char *type, 
     return fits ? 0 : TIDE_ELIMIT;
 }
 
-static int next_request(struct tide_http *http, unsigned timeout_ms, struct tide_http_request *out) {
+static int next_request(struct tide_http *http, unsigned timeout_ms, bool call, struct tide_http_request *out) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     uint64_t ns = (uint64_t)until.tv_nsec + (uint64_t)timeout_ms * 1000000;
@@ -543,10 +561,10 @@ static int next_request(struct tide_http *http, unsigned timeout_ms, struct tide
     int waited = 0;
     for (;;) {
         r = http->waiting;
-        while (r && r->taken) {
+        while (r && (r->taken || r->call != call)) {
             r = r->next;
         }
-        if (r || waited != 0) {
+        if (r || waited != 0 || timeout_ms == 0) {
             break;
         }
         waited = pthread_cond_timedwait(&http->news, &http->lock, &until);
@@ -556,6 +574,8 @@ static int next_request(struct tide_http *http, unsigned timeout_ms, struct tide
         *out = (struct tide_http_request){.id = r->id,
                                           .method = r->method,
                                           .target = r->target,
+                                          .type = r->type,
+                                          .accept = r->accept,
                                           .body = r->body,
                                           .target_size = r->target_size,
                                           .body_size = r->body_size};
@@ -578,12 +598,13 @@ static void finish(struct tide_http *http, struct request **at, unsigned status,
     MHD_resume_connection(r->connection);
 }
 
-static int answer(struct tide_http *http, uint64_t id, unsigned status, const char *type, const void *data,
-                  size_t size) {
+static int answer(struct tide_http *http, uint64_t id, unsigned status, const char *type, const void *data, size_t size,
+                  unsigned retry_after_s) {
     struct MHD_Response *response = respond(data, size, type);
     if (!response) {
         return TIDE_ENOMEM;
     }
+    add_retry(response, retry_after_s);
     pthread_mutex_lock(&http->lock);
     struct request **at = &http->waiting;
     while (*at && (*at)->id != id) {
@@ -598,6 +619,24 @@ static int answer(struct tide_http *http, uint64_t id, unsigned status, const ch
         MHD_destroy_response(response);
     }
     return found ? 0 : TIDE_ENOENT;
+}
+
+static void abandon_calls(struct tide_http *http) {
+    static const char text[] =
+        "{\"error\":{\"code\":\"T0501\",\"message\":\"no session with the cluster\",\"retry_after_s\":1}}\n";
+    pthread_mutex_lock(&http->lock);
+    for (struct request **at = &http->waiting; *at;) {
+        if ((*at)->call) {
+            struct MHD_Response *response = respond(text, sizeof text - 1, json_type);
+            if (response) {
+                add_retry(response, 1);
+            }
+            finish(http, at, 503, response);
+        } else {
+            at = &(*at)->next;
+        }
+    }
+    pthread_mutex_unlock(&http->lock);
 }
 
 static void read_stats(struct tide_http *http, struct tide_http_stats *out) {
@@ -639,5 +678,6 @@ const struct tide_http_plugin tide_http_plugin = {.version = TIDE_VERSION,
                                                   .publish = tide__http_publish,
                                                   .next = next_request,
                                                   .answer = answer,
+                                                  .abandon_calls = abandon_calls,
                                                   .stats = read_stats,
                                                   .close = close_server};

@@ -71,9 +71,10 @@ if [ -e "${TIDE_BUILD_DIR:-$root/build}/tide_http.so" ]; then
     started+=($!)
     for _ in $(seq 200); do [ -s url.txt ] && break; sleep 0.05; done
     url=$(head -1 url.txt)
-    post() { # STATUS NAME BODY [HEADER]
+    post() { # STATUS NAME BODY [HEADER [CURL OPTIONS]]
         local code
-        code=$(curl -s -m 20 -o body.txt -w '%{http_code}' -H "${4-Authorization: Bearer ${url##*token=}}" -d "$3" "${url%%/#*}/api/call/$2")
+        code=$(curl -s -m 20 -D head.txt -o body.txt -w '%{http_code}' -H "${4-Authorization: Bearer ${url##*token=}}" "${@:5}" \
+            --data-binary "$3" "${url%%/#*}/api/call/$2")
         [ "$code" = "$1" ] || fail "POST $2 $3: $code instead of $1: $(cat body.txt)"
     }
     post 200 predict '{"method": "score", "arguments": [3, [1, 2]]}'
@@ -87,7 +88,30 @@ if [ -e "${TIDE_BUILD_DIR:-$root/build}/tide_http.so" ]; then
     post 504 predict '{"method": "score", "arguments": [3, [1, 2]], "timeout_s": 1e-9}'
     post 404 nobody '{"method": "score"}'
     post 401 predict '{"method": "score"}' 'X-None: 1'
+
+    # Answers without JSON, msgpack both ways, quotas, a member that dies and a cluster that ends.
+    token="Authorization: Bearer ${url##*token=}"
+    run 0 submit --cluster lab "$root/tests/cluster/answers.lua"
+    for _ in $(seq 200); do
+        curl -s -m 20 -o body.txt -H "$token" -d '{"method": "sum", "arguments": [1, 2]}' "${url%%/#*}/api/call/answers"
+        grep -q total body.txt && break
+        sleep 0.05
+    done
+    says body.txt '^\{"value":\{"total":3\}\}$'
+    post 406 answers '{"method": "bytes"}'
+    post 200 answers '{"method": "bytes"}' "$token" -H 'Accept: application/msgpack'
+    [ "$(od -An -tx1 body.txt | tr -d ' \n')" = 81a576616c7565a2fffe ] || fail "bytes as msgpack: $(od -c body.txt)"
+    printf '\x82\xa6method\xa3sum\xa9arguments\x92\x02\x05' >call.mp
+    post 200 answers @call.mp "$token" -H 'Content-Type: application/msgpack'
+    [ "$(od -An -tx1 body.txt | tr -d ' \n')" = 81a576616c756581a5746f74616c07 ] || fail "a sum as msgpack: $(od -c body.txt)"
+    post 400 answers $'\xc1' "$token" -H 'Content-Type: application/msgpack' -H 'Accept: application/json'
+    says body.txt '"code":"T0113"'
+    post 200 limited '{"method": "ping"}'
+    post 429 limited '{"method": "ping"}'
+    says body.txt 'more than 0.01 times a second.*"retry_after_s":[0-9]'
+    says head.txt '^Retry-After: (9[0-9]|100)'
 fi
+[ -n "${url:-}" ] || run 0 submit --cluster lab "$root/tests/cluster/answers.lua"
 cat >steer.py <<'PY'
 import tide
 with tide.connect("lab") as c:
@@ -101,6 +125,12 @@ with tide.connect("lab") as c:
         raise SystemExit("a param that the run has not was set")
     except tide.Error as error:
         assert error.code == "T0113" and "absent" in error.message, vars(error)
+    limited = c.actor("limited")
+    assert limited.call("ping") == 1
+    try:
+        raise SystemExit(f"beyond the quota: {limited.call('ping')}")
+    except tide.BusyError as error:
+        assert 90 < error.retry_after <= 100, vars(error)
     run.stop(within=30)
     try:
         raise SystemExit(f"a run that was stopped ended well: {run.wait(30)}")
@@ -109,7 +139,27 @@ with tide.connect("lab") as c:
     assert run.show()["state"] == "stopped", run.show()
 PY
 timeout 90 "$python" steer.py >steer.txt 2>&1 || fail "steering: $(cat steer.txt)"
+if [ -n "${url:-}" ]; then
+    curl -s -m 30 -o died.txt -w '%{http_code}' -H "$token" -d '{"method": "slow", "arguments": [60], "timeout_s": 30}' \
+        "${url%%/#*}/api/call/answers" >died_code.txt &
+    asking=$!
+    post 504 answers '{"method": "slow", "arguments": [60], "timeout_s": 0.2}'
+    kill_node n2
+    wait "$asking"
+    [ "$(cat died_code.txt)" = 502 ] || fail "a member died: $(cat died_code.txt) $(cat died.txt)"
+    says died.txt '"code":"T0508"'
+fi
 run 0 down lab -y
+if [ -n "${url:-}" ]; then
+    for _ in $(seq 100); do
+        post_code=$(curl -s -m 20 -D head.txt -o body.txt -w '%{http_code}' -H "$token" -d '{"method": "sum"}' "${url%%/#*}/api/call/answers")
+        [ "$post_code" = 503 ] && break
+        sleep 0.05
+    done
+    says head.txt '^HTTP/1.1 503'
+    says head.txt '^Retry-After: 1'
+    says body.txt '"code":"T0501"'
+fi
 
 # The node that serves a client stalls, then is killed.
 run 0 up lab -n 3

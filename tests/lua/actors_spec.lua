@@ -13,13 +13,13 @@ before_each(function()
 end)
 
 -- Runs a keeper of one member over these messages; a function is called in its place.
-local function serve(list, opens)
+local function serve(list, opens, quota)
   fake.core.receive = function()
     while type(list[1]) == "function" do table.remove(list, 1)() end
     return table.remove(list, 1) or {kind = "stop"}
   end
   require("tide.run.group").main {class = "c", script = {}, members = {{node = "n1", agent = "a:1"}},
-    opens = opens}
+    opens = opens, quota = quota}
 end
 
 local function ask(from, number, value)
@@ -134,5 +134,78 @@ describe("the rights of a class", function()
       assert.is_false(ok)
       assert.equal("T0203", err.code)
     end
+  end)
+end)
+
+describe("a quota", function()
+  it("has a rate, or calls at one time", function()
+    local script <const> = require "tide.script"
+    script.in_main = false
+    local function class(of)
+      script.actors = {}
+      return require("tide.run.actors").class {name = "p", quota = of}
+    end
+    assert.same({rate = 2}, class({rate = 2}).quota)
+    for _, wrong in ipairs {5, {}, {rate = 0}, {outstanding = 1.5}, {rate = 1, burst = 2}} do
+      local ok, err = pcall(class, wrong)
+      assert.is_false(ok)
+      assert.equal("T0203", err.code)
+    end
+  end)
+end)
+
+describe("a quota", function()
+  local quota, now
+  before_each(function()
+    now = 100
+    fake.core.now = function() return now end
+    quota = require "tide.run.quota"
+  end)
+
+  it("bounds what each client has pending", function()
+    local q <const> = quota.new {outstanding = 2}
+    local first <const> = q:take "32768:1"
+    assert.truthy(first)
+    assert.truthy((q:take "32768:9")) -- another actor of the same process
+    local bucket <const>, err = q:take "32768:1"
+    assert.is_nil(bucket)
+    assert.equal("T0601", err.code)
+    assert.truthy((q:take "32769:1"))
+    quota.done(first)
+    assert.truthy((q:take "32768:1"))
+  end)
+
+  it("lets a second's calls through at once, and then its rate", function()
+    local q <const> = quota.new {rate = 4}
+    for _ = 1, 4 do assert.truthy((q:take "32768:1")) end
+    local _, err = q:take "32768:1"
+    assert.equal(0.25, err.retry_after_s)
+    now = now + 0.25
+    assert.truthy((q:take "32768:1"))
+    assert.is_nil((q:take "32768:1"))
+    now = now + 3600
+    for _ = 1, 4 do assert.truthy((q:take "32768:1")) end
+    assert.is_nil((q:take "32768:1"))
+  end)
+
+  it("forgets clients that ask for nothing", function()
+    local q <const> = quota.new {rate = 1}
+    for i = 1, 3000 do
+      now = now + 2
+      quota.done((q:take(i .. ":1")))
+    end
+    assert.is_true(q.count <= 1024)
+  end)
+
+  it("is of the keeper's clients, not of nodes", function()
+    local function asks(number, right)
+      return {kind = "call", right = right, from = "32768:1", call = number, value = {op = "ask", method = "m",
+        arguments = {}}}
+    end
+    serve({{kind = "cast", right = "node", value = {op = "started", rank = 1, life = 1}}, asks(1, "read"),
+      asks(2, "read"), asks(3, "node")}, {m = "read"}, {rate = 1})
+    assert.equal(7, answer_to(1).value)
+    assert.is_nil(answer_to(2))
+    assert.equal(7, answer_to(3).value)
   end)
 end)

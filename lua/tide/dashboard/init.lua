@@ -2,8 +2,8 @@
 --
 -- Each second it takes a snapshot of the cluster and publishes a sample and a state (state.lua) to the server (the
 -- plugin behind core.http_listen), which keeps ten minutes of samples and sends them to whoever looks. Requests that
--- the server does not answer by itself are answered here, between two looks. It never has more rights than its user
--- and changes nothing.
+-- the server does not answer by itself are answered here, between two looks; an actor answers calls (calls.lua). It
+-- never has more rights than its user and changes nothing.
 local core = require "tide.core"
 local calls = require "tide.dashboard.calls"
 local client = require "tide.cluster.client"
@@ -46,6 +46,7 @@ function dashboard.open(o)
     local ok, problem = server:page(page[1], page[3], core.embedded("dashboard/" .. page[2]))
     if not ok then return nil, errors.from(problem) end
   end
+  calls.ensure(server)
   return self
 end
 
@@ -111,6 +112,7 @@ function dashboard:look()
   if client.attachments ~= self.attachments then begin_anew(self) end
   local snapshot, problem
   if answer then
+    calls.ensure(self.server)
     snapshot = answer.snapshot
     add_events(self, answer.events)
     self.hot = snapshot.hot or self.hot
@@ -277,12 +279,6 @@ function dashboard:respond(request)
   if name then return of_policy(self, name) end
   local id <const> = method == "GET" and path:match "^/api/run/(%w[%w_.-]*)$"
   if id then return of_past_run(id) end
-  local actor <const> = path:match "^/api/call/([%w_.-]+)$"
-  if actor then
-    if method ~= "POST" then return 405, JSON, '{"error":"another method"}' end
-    local status <const>, text <const> = calls.answer(actor, request.body)
-    return status, JSON, text
-  end
   for key in pairs(routes) do
     if key:match " (.*)$" == path then return 405, JSON, '{"error":"another method"}' end
   end

@@ -29,6 +29,7 @@ actors.MEMBER = MEMBER
 ---  other fields of it are the script's
 ---@field ended? fun(self: table, why: string) when it is told to stop, or a cast raised
 ---@field opens table<string, string> the least right of a client that may ask for the method; others are closed
+---@field quota? {rate?: number, outstanding?: integer} of each client, of all methods together
 ---@field methods table<string, function>
 
 -- Rights by method: one for all, or a table of them.
@@ -52,9 +53,24 @@ local function opens_of(class, opens)
   return rights
 end
 
+local function quota_of(class, wanted)
+  if wanted == nil then return nil end
+  local known <const> = type(wanted) == "table" and wanted or {}
+  local rate <const>, outstanding <const> = known.rate, known.outstanding
+  local right = type(wanted) == "table" and (rate ~= nil or outstanding ~= nil)
+    and (rate == nil or type(rate) == "number" and rate > 0)
+    and (outstanding == nil or math.type(outstanding) == "integer" and outstanding > 0)
+  for key in pairs(known) do right = right and (key == "rate" or key == "outstanding") end
+  if not right then
+    error(script.error("T0203", ("`quota` of actor `%s` is no quota"):format(class.name),
+      {help = "quota = {rate = 1000, outstanding = 64}: calls of a client a second, and at one time"}), 3)
+  end
+  return wanted
+end
+
 ---Declares a class of actors. Every other field is a method: `function(self, ...)`, whose result is the answer.
----@param fields table {name=, start=, ended=, opens=, <method>=}; opens: what clients may ask of a published group,
----  "read" or {method = "operate"}
+---@param fields table {name=, start=, ended=, opens=, quota=, <method>=}; opens: what clients may ask of a published
+---  group, "read" or {method = "operate"}; quota: how often, {rate = calls a second, outstanding = calls at one time}
 ---@return tide.actor_class
 function actors.class(fields)
   if type(fields) ~= "table" then error(script.error("T0113", "tide.actor requires a table of fields"), 2) end
@@ -70,7 +86,7 @@ function actors.class(fields)
   end
   local class = {name = fields.name, start = fields.start, ended = fields.ended, methods = {}}
   for key, value in pairs(fields) do
-    if key ~= "name" and key ~= "opens" then
+    if key ~= "name" and key ~= "opens" and key ~= "quota" then
       if type(value) ~= "function" then
         error(script.error("T0203", ("field `%s` of actor `%s` is a %s, not a function"):format(tostring(key),
           fields.name, type(value))), 2)
@@ -78,7 +94,7 @@ function actors.class(fields)
       if not RESERVED[key] then class.methods[key] = value end
     end
   end
-  class.opens = opens_of(class, fields.opens)
+  class.opens, class.quota = opens_of(class, fields.opens), quota_of(class, fields.quota)
   script.actors[class.name] = class
   return class
 end
@@ -338,7 +354,8 @@ function actors.spawn(cluster, class, arguments, o)
   sent.modules = require("tide.bundle").collect()
   local address, err = core.spawn {source = KEEPER, chunk = "@tide/run/group.lua", role = "control", argument = {
     script = sent, class = class.name, arguments = arguments, members = members, restart = restart,
-    threads = o.threads or false, link = o.link or false, owner = core.self(), opens = class.opens}}
+    threads = o.threads or false, link = o.link or false, owner = core.self(), opens = class.opens,
+    quota = class.quota}}
   if not address then error(errors.from(err), 3) end
   if o.publish ~= nil then
     local ok, problem = core.call(address, {op = "publish", name = o.publish}, TIMEOUT_S)

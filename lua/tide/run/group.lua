@@ -4,6 +4,7 @@
 local ask_all = require "tide.ask_all"
 local core = require "tide.core"
 local errors = require "tide.errors"
+local quota = require "tide.run.quota"
 local requests = require "tide.cluster.requests"
 local service = require "tide.service"
 local stream = require "tide.stream"
@@ -16,6 +17,7 @@ local stream = require "tide.stream"
 ---@field callers table<string, integer> monitors of those that hold streams or wait for changes
 ---@field streams table<integer, {caller: string, answers: tide.stream}> of calls that are read as they come
 ---@field opens table<string, string> rights of clients by method
+---@field quota table of clients
 ---@field changes tide.stream what happened to members
 ---@field broken? tide.error linked, and one is gone for good
 local group = {}
@@ -191,7 +193,7 @@ local function idlest(self)
 end
 
 -- A request of a client: one member answers. What the method raises travels as a value.
-local function ask_idlest(self, request)
+local function ask_idlest(self, request, bucket)
   local m <const> = idlest(self)
   local answer, err
   if m then
@@ -203,6 +205,7 @@ local function ask_idlest(self, request)
     err = errors.to_data(errors.new("T0508", "no member of the group is up"))
   end
   self.calls = self.calls - 1
+  quota.done(bucket)
   return answer and {value = answer.value} or {err = err}
 end
 
@@ -255,9 +258,15 @@ function answers.ask(self, request, message)
       or ("actor `%s` opens no method `%s` to clients"):format(self.a.class, request.method),
       help = right and "connect with that right" or "name it in `opens` of tide.actor"})
   end
-  local err <const> = begin_call(self)
+  local bucket, err
+  if message.right ~= "node" then bucket, err = self.quota:take(message.from) end
   if err then return nil, err end
-  return service.later(message, ask_idlest, self, request)
+  err = begin_call(self)
+  if err then
+    quota.done(bucket)
+    return nil, err
+  end
+  return service.later(message, ask_idlest, self, request, bucket)
 end
 
 function answers.publish(self, request)
@@ -306,12 +315,13 @@ end
 
 ---Body of the actor.
 ---@param a {script: table, class: string, arguments: any, members: {node: string, agent: string}[], restart: integer?,
----  threads: boolean?, link: boolean?, owner: string?, opens: table<string, string>?}
+---  threads: boolean?, link: boolean?, owner: string?, opens: table<string, string>?, quota: table?}
 function group.main(a)
   core.trap_exits(true)
   core.title("group " .. a.class)
   local self <const> = {a = a, members = {}, monitors = {}, callers = {}, streams = {}, newest = 0, calls = 0,
-                        turns = 0, opens = a.opens or {}, changes = stream.new {items_max = CHANGES_MAX}}
+                        turns = 0, opens = a.opens or {}, quota = quota.new(a.quota),
+                        changes = stream.new {items_max = CHANGES_MAX}}
   for rank, place in ipairs(a.members) do
     self.members[rank] = {rank = rank, node = place.node, agent = place.agent, ends = {}}
   end

@@ -89,7 +89,7 @@ def _fields(text):
     fields = {}
     for line in rest:
         name, colon, value = line.strip().partition(": ")
-        if colon and name in ("name", "code", "help", "where", "node"):
+        if colon and name in ("name", "code", "help", "where", "node", "retry_after_s"):
             fields[name] = value
     return first, fields
 
@@ -98,10 +98,10 @@ def of_code(code, operation=None):
     """The error of a code that a function of the library returned just now on this thread."""
     message, fields = _fields(lib.error().decode("utf-8", "replace"))
     name = lib.error_name(code).decode()
-    retry = lib.retry_after_ms()
+    retry = float(fields.pop("retry_after_s", 0)) or lib.retry_after_ms() / 1000
     fields.pop("name", None)
     outcome = _OUTCOMES.get(lib.outcome(operation)) if operation else None
-    return _CLASSES.get(name, Error)(message, name, retry_after=retry / 1000 if retry else None, outcome=outcome,
+    return _CLASSES.get(name, Error)(message, name, retry_after=retry or None, outcome=outcome,
                                      **fields)
 
 
