@@ -3,7 +3,16 @@
  * thread 0 (flush), closed when the actor system stops. Other threads see copies under a lock and
  * counters; what they want done (join, leave) is a flag that the next turn sees.
  */
-#include "net/inside.h"
+#include "net/net_state.h"
+#include "net/link/handshake.h"
+#include "net/link/link.h"
+#include "net/link/peer.h"
+#include "net/link/session.h"
+#include "net/members/controller.h"
+#include "net/members/decision.h"
+#include "net/members/local_health.h"
+#include "net/members/members.h"
+#include "net/members/quorum.h"
 
 #include <string.h>
 

@@ -13,6 +13,8 @@
 #include "base/budget.h"
 #include "control/control.h"
 
+#define TIDE_MILLISECOND UINT64_C(1000000)
+
 struct tide_net;
 
 enum tide_member_state { TIDE_MEMBER_JOINING, TIDE_MEMBER_UP, TIDE_MEMBER_LEAVING, TIDE_MEMBER_LEFT, TIDE_MEMBER_DEAD };

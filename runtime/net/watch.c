@@ -2,7 +2,11 @@
  * What the watch (base/watch.h) sees of links: queues that have work and credit, and nobody who sends. Between two
  * events, while I/O thread 0 sleeps.
  */
-#include "net/inside.h"
+#include "net/net_state.h"
+#include "net/link/session.h"
+#include "net/link/link.h"
+#include "net/link/peer.h"
+#include "net/members/members.h"
 
 /* Nothing is in the ring, so no acknowledgement will make the link look at its queue again. */
 static void watch_link(const struct tide_net *net, const struct tide_session *s) {

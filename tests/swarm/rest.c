@@ -3,6 +3,9 @@
  * bound. When everything is to be at rest: nothing waits, no queue holds anything, every key has
  * one owner and its home knows it. And for a run that hangs: who waits for whom.
  */
+#include "net/link/peer.h"
+#include "net/link/session.h"
+#include "net/net_state.h"
 #include "store/core/table_drop.h"
 #include "store/rows/rules.h"
 #include "world.h"

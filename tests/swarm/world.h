@@ -2,7 +2,7 @@
 #ifndef TIDE_SWARM_WORLD_H
 #define TIDE_SWARM_WORLD_H
 
-#include "net/inside.h"
+#include "net/net_state.h"
 #include "store/adaptive/owner.h"
 #include "store/replica/replica.h"
 #include "store/adaptive/hot_keys.h"

@@ -3,7 +3,7 @@
 #define CONTROL_WORLD_H
 
 #include "tide.h"
-#include "net/inside.h"
+#include "net/net_state.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

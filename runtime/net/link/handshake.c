@@ -5,7 +5,14 @@
  * an id by the controller; any other member answers it with the controller's endpoint and closes.
  * Refusals are worded from the reader's side and logged on the writer's.
  */
-#include "net/inside.h"
+#include "net/link/handshake.h"
+#include "net/net_state.h"
+#include "net/link/link.h"
+#include "net/link/peer.h"
+#include "net/link/session.h"
+#include "net/members/controller.h"
+#include "net/members/leader_change.h"
+#include "net/members/members.h"
 
 #include <string.h>
 

@@ -8,7 +8,15 @@
  * A link is up for one pair of incarnations and carries their session. Its loss suspends the
  * session (session.c), unless one side wanted it: then the session ends too.
  */
-#include "net/inside.h"
+#include "net/net_state.h"
+#include "net/link/handshake.h"
+#include "net/link/link.h"
+#include "net/link/peer.h"
+#include "net/link/session.h"
+#include "net/members/gossip.h"
+#include "net/members/leader_change.h"
+#include "net/members/local_health.h"
+#include "net/members/members.h"
 #include "port/audit.h"
 
 #include <string.h>

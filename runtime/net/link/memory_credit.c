@@ -7,7 +7,11 @@
  * lane goes at a time, so whatever the tier is, everything gets on. A node that is short of memory
  * itself holds its own bulk back in the same way.
  */
-#include "net/inside.h"
+#include "net/net_state.h"
+#include "net/link/link.h"
+#include "net/link/memory_credit.h"
+#include "net/link/peer.h"
+#include "net/link/session.h"
 
 uint64_t tide_net_scaled(uint64_t window, uint64_t grant) {
     if (grant == UINT64_MAX) {

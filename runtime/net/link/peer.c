@@ -8,7 +8,12 @@
  * has a fiber leaves it in `waiters`; the check is repeated under the lock before it does, and credit
  * is added before the lock is taken to wake, so a wake-up cannot fall between the two.
  */
-#include "net/inside.h"
+#include "net/net_state.h"
+#include "net/link/session.h"
+#include "net/link/link.h"
+#include "net/link/memory_credit.h"
+#include "net/link/peer.h"
+#include "net/members/members.h"
 
 #include <string.h>
 

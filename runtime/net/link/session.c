@@ -17,7 +17,13 @@
  * A session ends, which is the failure of the peer to everybody above, when the peer's process is
  * gone or declared so, when it speaks nonsense, or when what it asks for is not in the ring.
  */
-#include "net/inside.h"
+#include "net/net_state.h"
+#include "net/link/link.h"
+#include "net/link/memory_credit.h"
+#include "net/link/peer.h"
+#include "net/link/session.h"
+#include "net/members/local_health.h"
+#include "net/members/members.h"
 
 #include <string.h>
 

@@ -13,7 +13,13 @@
  * When a cluster ends, whoever ends it says of which members that is: they leave with what they
  * hold, and are not found dead.
  */
-#include "net/inside.h"
+#include "net/net_state.h"
+#include "net/link/peer.h"
+#include "net/link/session.h"
+#include "net/members/controller.h"
+#include "net/members/decision.h"
+#include "net/members/members.h"
+#include "net/members/probe.h"
 
 #include <string.h>
 

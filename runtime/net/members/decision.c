@@ -9,7 +9,12 @@
  * decided must not differ from what will be remembered. A decision that is recorded after its
  * controller stepped down takes effect with the next one, who finds it.
  */
-#include "net/inside.h"
+#include "net/net_state.h"
+#include "net/link/handshake.h"
+#include "net/link/link.h"
+#include "net/members/decision.h"
+#include "net/members/members.h"
+#include "net/members/quorum.h"
 
 #include <string.h>
 

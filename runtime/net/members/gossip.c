@@ -9,7 +9,12 @@
  * Silence that two others confirm, or that nobody contradicts, is reported to the controller at
  * once. If others hear the silent one, only one link is broken: it has LINK_PATIENCE to heal.
  */
-#include "net/inside.h"
+#include "net/net_state.h"
+#include "net/link/link.h"
+#include "net/link/peer.h"
+#include "net/link/session.h"
+#include "net/members/gossip.h"
+#include "net/members/members.h"
 
 #define FRESH (3 * RING_INTERVAL)  /* news and signs of life that are not older count */
 #define SILENT (4 * RING_INTERVAL) /* a node that was not heard for so long is silent */

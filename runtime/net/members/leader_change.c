@@ -16,7 +16,13 @@
  * id and asks again: whoever commands then finds its incarnation there, and gives it the same id, or
  * a first one. From its first view on it waits like a member.
  */
-#include "net/inside.h"
+#include "net/net_state.h"
+#include "net/link/link.h"
+#include "net/link/peer.h"
+#include "net/link/session.h"
+#include "net/members/leader_change.h"
+#include "net/members/members.h"
+#include "net/members/quorum.h"
 
 #include <string.h>
 

@@ -16,7 +16,9 @@
  * stopped or waits for a processor, and is granted as much. A process that is gone is not waited for: its connections
  * end. The option `silence` takes the place of both; a joiner is told it by who lets it in.
  */
-#include "net/inside.h"
+#include "net/net_state.h"
+#include "net/link/link.h"
+#include "net/members/local_health.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -11,7 +11,18 @@
  * a reconnect both sides say again what the other one may have missed. What is seen is reported to the controller,
  * which alone declares deaths (controller.c). The controller itself is judged by each member alone (leader_change.c).
  */
-#include "net/inside.h"
+#include "net/net_state.h"
+#include "net/link/handshake.h"
+#include "net/link/link.h"
+#include "net/link/peer.h"
+#include "net/link/session.h"
+#include "net/members/controller.h"
+#include "net/members/gossip.h"
+#include "net/members/leader_change.h"
+#include "net/members/local_health.h"
+#include "net/members/members.h"
+#include "net/members/probe.h"
+#include "net/members/quorum.h"
 
 #include <string.h>
 

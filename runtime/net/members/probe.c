@@ -11,7 +11,13 @@
  *
  * In a ring neighbours say all that with their beats (gossip.c).
  */
-#include "net/inside.h"
+#include "net/net_state.h"
+#include "net/link/link.h"
+#include "net/link/peer.h"
+#include "net/link/session.h"
+#include "net/members/local_health.h"
+#include "net/members/members.h"
+#include "net/members/probe.h"
 
 enum { PROBES = 3 };
 #define PROBE_WINDOW (300 * TIDE_MILLISECOND)

@@ -11,7 +11,14 @@
  *
  * While no majority of the holders hear each other nothing is decided; everything else goes on.
  */
-#include "net/inside.h"
+#include "net/net_state.h"
+#include "net/link/handshake.h"
+#include "net/link/link.h"
+#include "net/link/peer.h"
+#include "net/members/controller.h"
+#include "net/members/decision.h"
+#include "net/members/members.h"
+#include "net/members/quorum.h"
 
 #include <string.h>
 

@@ -25,7 +25,11 @@
  * send knocks: a hello with attempt 0, which is answered by a refusal and a call back. So two that
  * want each other at the same moment cannot make two sessions.
  */
-#include "net/inside.h"
+#include "net/net_state.h"
+#include "net/link/link.h"
+#include "net/link/peer.h"
+#include "net/link/session.h"
+#include "net/members/members.h"
 
 #include <string.h>
 

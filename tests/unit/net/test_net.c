@@ -1,6 +1,7 @@
 /* The net room as nodes see it: joining, messages, credit, ends; on both ports. */
 #include "net_echo.h"
-#include "net/inside.h"
+#include "base/limits.h"
+#include "net/link/peer.h"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -7,6 +7,8 @@
  */
 enum { VIEWS_MAX = 512, WORK_KEYS = 300 };
 
+#include "net/link/peer.h"
+#include "net/members/members.h"
 #include "control_world.h"
 #include "store/core/store.h"
 

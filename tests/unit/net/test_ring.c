@@ -3,8 +3,11 @@
  * make the links they need, and that deaths are found and the living left alone as in small ones.
  */
 #define WORLD_NODES 128
+#include "net/net_state.h"
 #include "control/control.h"
-#include "net/inside.h"
+#include "net/link/link.h"
+#include "net/link/peer.h"
+#include "net/link/session.h"
 #include "net_world.h"
 
 #include <setjmp.h>

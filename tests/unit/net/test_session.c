@@ -1,7 +1,10 @@
 /* Sessions: connections break under load, actors notice nothing; on both ports. And mistakes are
  * planted in the session layer, which the same checks must find. */
+#include "net/net_state.h"
 #include "net/link/hello.h"
-#include "net/inside.h"
+#include "net/link/link.h"
+#include "net/link/peer.h"
+#include "net/link/session.h"
 #include "net_raw.h"
 
 #include <setjmp.h>

@@ -6,6 +6,9 @@
  */
 enum { VIEWS_MAX = 256, WORK_KEYS = 500 };
 
+#include "net/link/peer.h"
+#include "net/link/session.h"
+#include "net/members/members.h"
 #include "control_world.h"
 #include "store/replica/replica.h"
 #include "store/adaptive/hot_keys.h"

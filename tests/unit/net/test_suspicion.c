@@ -4,7 +4,9 @@
  * a link is broken, or the machine is a busy one. With TIDE_MUTANT in the environment a rule of the
  * detector is left out (a build with mutants), and a test must fail.
  */
-#include "net/inside.h"
+#include "net/link/peer.h"
+#include "net/link/session.h"
+#include "net/net_state.h"
 
 #include "net_world.h"
 

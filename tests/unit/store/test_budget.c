@@ -5,7 +5,9 @@
 #include "store/core/node_store.h"
 #include "tests/unit/store_world.h"
 
-#include "net/inside.h"
+#include "net/link/memory_credit.h"
+#include "net/link/peer.h"
+#include "net/net_state.h"
 
 enum { KEYS = 600, WIDTH = 16, BATCH = 8, FIBERS = 6, ROUNDS = 20 };
 static const uint64_t cap = TIDE_MEMORY_CAP_MIN;
