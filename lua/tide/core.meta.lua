@@ -216,6 +216,7 @@ function core.http_calls(number) end --> calls | nil, err: EBUSY another actor t
 ---Processes of the local provisioner: dies with this process; output appended to a file.
 function core.audit_open(directory, node) end --> true | nil, err: from now on this process has an audit log, begun with the first entry
 function core.audit(entry) end        --> true | nil, err: {verb=, right=, subject=, result=, text=, peer=, durable=} is noted, if there is a log
+function core.person(address) end     --> name of the person whose client or driver sends from there, or nil; without an address the user of this process
 function core.audit_sync() end        --> true | nil, err: the audit log so far is on the disk
 function core.harden(secrets) end     --> true | nil, err: no new privileges; secrets: no core dumps, no debuggers
 function core.input_ended() end       --> has standard input ended?

@@ -37,6 +37,11 @@ int tide_audit_open(const char *directory, const char *name);
 void tide_audit_close(void);
 /* Who has this id from now on; of those with the right of a node nothing is noted but where they come from. */
 void tide_audit_peer(unsigned id, const char *credential, const char *address);
+/* The person behind a peer: the name in its certificate, or the user of its process on this machine. Returns false if
+ * the peer has no such name: it is unknown, or has the certificate of a node. Any thread. */
+bool tide_audit_person(unsigned id, char *out, size_t size);
+/* The user of this process. */
+void tide_audit_user(char *out, size_t size);
 /* 0 also where no log is open; EIO, ENOSPC..: it could not be written, and what was asked for must not be done. */
 int tide_audit_add(const struct tide_audit_entry *entry);
 /* All lines so far are on the disk. */

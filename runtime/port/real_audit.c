@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <pwd.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -284,6 +286,43 @@ void tide_audit_peer(unsigned id, const char *credential, const char *address) {
     snprintf(audit.peers[at].credential, sizeof audit.peers[at].credential, "%s", credential);
     snprintf(audit.peers[at].address, sizeof audit.peers[at].address, "%s", address);
     pthread_mutex_unlock(&audit.mutex);
+}
+
+/* The name of a user of this machine; "uid N" if the system has none. */
+static void user_name(uid_t uid, char *out, size_t size) {
+    char buffer[1024];
+    struct passwd entry, *found = NULL;
+    if (getpwuid_r(uid, &entry, buffer, sizeof buffer, &found) == 0 && found) {
+        snprintf(out, size, "%s", found->pw_name);
+    } else {
+        snprintf(out, size, "uid %u", (unsigned)uid);
+    }
+}
+
+bool tide_audit_person(unsigned id, char *out, size_t size) {
+    char credential[sizeof audit.peers[0].credential] = "";
+    pthread_mutex_lock(&audit.mutex);
+    for (size_t at = 0; at < PEERS_MAX; at++) {
+        if (id != 0 && audit.peers[at].id == id) {
+            memcpy(credential, audit.peers[at].credential, sizeof credential);
+        }
+    }
+    pthread_mutex_unlock(&audit.mutex);
+    unsigned uid;
+    char right[16], name[100];
+    if (sscanf(credential, "uid %u", &uid) == 1) {
+        user_name((uid_t)uid, out, size);
+        return true;
+    }
+    if (sscanf(credential, "tide://%*[^/]/%15[^/]/%99[^ /]", right, name) != 2 || strcmp(right, "node") == 0) {
+        return false;
+    }
+    snprintf(out, size, "%s", name);
+    return true;
+}
+
+void tide_audit_user(char *out, size_t size) {
+    user_name(getuid(), out, size);
 }
 
 int tide_audit_add(const struct tide_audit_entry *entry) {

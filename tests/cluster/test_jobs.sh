@@ -59,6 +59,23 @@ kept() { grep -q '"params":{"eps":0.25}' .tide/runs/*/run.json; }
 wait_for 10 kept || fail "run.json does not list what was set"
 run 1 job pause nobody
 says err.txt 'T0513'
+
+# Whose it is, and what people note about it: in the record, and in the run's directory.
+run 0 job show "$name"
+says out.txt "^person +$(id -un)$"
+run 0 job tag "$name" baseline lr=low
+says err.txt "$name has the tags baseline lr=low"
+run 0 job tag "$name" baseline-
+run 0 job note "$name" "the second try"
+run 2 job tag "$name" "two words"
+says err.txt 'T0113.*`two words` is no tag'
+run 0 job show "$name"
+says out.txt '^tags +lr=low$'
+says out.txt '^note +the second try$'
+noted() { grep -q '"note":"the second try".*"tags":\["lr=low"\]' .tide/runs/*/notes.json; }
+wait_for 10 noted || fail "notes.json does not list what was noted"
+run 0 runs list --where 'tags and tags:find "lr=low"'
+says out.txt "$name"
 run 1 job resume "$name"
 says err.txt 'T0513.*not paused'
 run 2 job dance "$name"
@@ -97,6 +114,14 @@ run 1 job wait "$name"
 is "$name" stopped || fail "it has not stopped"
 run 1 job pause "$name"
 says err.txt 'T0513.*has ended'
+run 0 events
+says out.txt "$name: stop by $(id -un)"
+run 0 job tag "$name" after-the-end
+run 0 job show "$name"
+says out.txt '^tags +after-the-end lr=low$'
+run 0 runs tag "$name" later
+run 0 runs show "$name"
+says out.txt '^tags +later lr=low$'
 printed() { grep -qE "$1" .tide/runs/*/out.log; }
 wait_for 8 printed '^sum 120 of 120, eps 0.5'
 wait_for 8 printed '^sum ([0-9]+) of \1, eps 0.25' # no example lost, none counted twice

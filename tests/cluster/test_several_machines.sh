@@ -12,6 +12,7 @@ at=tcp:10.77.0.1:7700
 
 "$tide" keys init lab 2>init.txt || fail "tide keys init"
 "$tide" keys issue --role read --name alice 2>/dev/null || fail "tide keys issue"
+"$tide" keys issue --role admin --name carol 2>/dev/null || fail "keys of carol"
 "$tide" keys init other >/dev/null 2>&1 || fail "a second authority"
 "$tide" keys issue --role node --name n9 --dir keys/lab >/dev/null 2>&1 || fail "keys of one node"
 [ "$(stat -c %a keys/lab/node/key.pem keys/lab/ca/key.pem | sort -u)" = 600 ] || fail "keys that others can read"
@@ -65,7 +66,7 @@ tide.main(function() local c <close> = tide.cluster {} local r <close> = c:start
 L
 # Each command that attaches, with the keys of --keys; what it starts has them too.
 with_keys() { inside 1 timeout 30 "$tide" "$@" >command.log 2>&1 </dev/null || fail "tide $*"; }
-with_keys submit --keys keys/lab/admin long.lua
+with_keys submit --keys keys/lab/carol long.lua
 with_keys run --detach --keys keys/lab/admin --cluster $at long.lua
 
 library=$(dirname "$tide")/libtide-client.so.0
@@ -141,6 +142,7 @@ for key in keys/*/*/key.pem; do
     found=$(grep -rlF --exclude=key.pem -- "$secret" . "${XDG_RUNTIME_DIR:-/nowhere}" 2>/dev/null) && fail "a key is in $found"
 done
 ok "keys are in their files alone, and processes that hold them show nothing"
+inside 1 "$tide" jobs -a --json --keys keys/lab/admin | grep -q '"user":"carol"' || fail "no run is carol's"
 grep -q 'tide://lab/read/alice' run/tide/lab/audit-*.log || fail "the audit log does not name alice"
 grep -q 'revoked' run/tide/lab/audit-*.log || fail "the audit log does not tell of revoked keys"
 "$tide" audit verify --dir run/tide/lab >/dev/null 2>&1 || fail "an audit log is not whole"

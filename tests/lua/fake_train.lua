@@ -15,6 +15,7 @@ end
 return function()
   local f = {time = 0, sent = {}, inbox = {}, answers = {}, errors = {}, members_list = {}, monitors = 0, called = {}}
   f.core = {
+    person = function() end,
     mutant = function(name) return name == os.getenv "TIDE_MUTANT" end, -- planted, for tests/mutants.sh
     version = "0", now = function() return f.time end, sleep = function(s) f.time = f.time + s end,
     send = function(to, value)

@@ -1,7 +1,8 @@
-/* The audit log from Lua: core.audit_open, core.audit, core.audit_sync (port/audit.h). */
+/* The audit log from Lua: core.audit_open, core.audit, core.audit_sync, core.person (port/audit.h). */
 #include "lua/host/host.h"
 #include "port/audit.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static int answer(lua_State *L, int code) {
@@ -48,12 +49,32 @@ static int core_audit(lua_State *L) {
     return answer(L, tide__lua_host(L)->port->simulated ? 0 : tide_audit_add(&entry));
 }
 
+/* core.person(address): the person whose client or driver sends from there, by certificate or as a user of this
+ * machine; nil if none is known. Without an address: the user of this process; nil in the simulator. */
+static int core_person(lua_State *L) {
+    char name[100];
+    const bool simulated = tide__lua_host(L)->port->simulated;
+    if (!simulated && lua_isnoneornil(L, 1)) {
+        tide_audit_user(name, sizeof name);
+        lua_pushstring(L, name);
+    } else if (!simulated &&
+               tide_audit_person((unsigned)strtoul(luaL_checkstring(L, 1), NULL, 10), name, sizeof name)) {
+        lua_pushstring(L, name);
+    } else {
+        lua_pushnil(L);
+    }
+    return 1;
+}
+
 static int core_audit_sync(lua_State *L) {
     return answer(L, tide_audit_sync());
 }
 
 void tide__lua_open_audit(lua_State *L) {
-    static const luaL_Reg functions[] = {
-        {"audit_open", core_audit_open}, {"audit", core_audit}, {"audit_sync", core_audit_sync}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"audit_open", core_audit_open},
+                                         {"audit", core_audit},
+                                         {"audit_sync", core_audit_sync},
+                                         {"person", core_person},
+                                         {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

@@ -285,26 +285,32 @@ ops["cpu.share"] = function(request)
 end
 
 ---Gives slots of a table to a node, for command lines, which are no members: {table=, slots=, node=}.
-function ops.move(request)
+function ops.move(request, message)
   local handle <const>, err = require("tide.cluster.table_names").find(request.table)
   if not handle then return nil, err end
   handle:move(request.slots, request.node)
+  core.event("table", ("%s: %d slots moved to node %d%s"):format(request.table, #request.slots, request.node,
+    verbs.by(message)))
   return {moved = #request.slots}
 end
 
 ---Writes a generation of all tables: {dir=, keep=}.
-function ops.checkpoint(request)
+function ops.checkpoint(request, message)
   local info <const>, err = require("tide.run.checkpoint").save {dir = request.dir, keep = request.keep}
-  if info then core.event("checkpoint", ("generation %d in %s, as asked"):format(info.generation, request.dir)) end
+  if info then
+    core.event("checkpoint", ("generation %d in %s, as asked%s"):format(info.generation, request.dir,
+      verbs.by(message)))
+  end
   return info, err
 end
 
 ---Brings all tables back: {dir=, generation=}.
-function ops.restore(request)
+function ops.restore(request, message)
   local restored <const>, err = require("tide.run.checkpoint").restore(request.dir, request.generation)
   if restored then
     restored.job = nil
-    core.event("checkpoint", ("generation %d of %s restored"):format(restored.generation, request.dir))
+    core.event("checkpoint", ("generation %d of %s restored%s"):format(restored.generation, request.dir,
+      verbs.by(message)))
   end
   return restored, err
 end

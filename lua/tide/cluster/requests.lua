@@ -68,7 +68,7 @@ local ROWS <const> = {
     stop = {reason = "string?", within_s = "seconds?"}, late = {"waits"}, counters = {"waits"},
     policy = {"read", verb = "string", arguments = "string"}, state = {},
     log = {"read", after = "count?"}, close = {}, checkpoint = {dir = "string?", cut = "string?"},
-    evaluate = {name = "string"}, disowned = {},
+    evaluate = {name = "string"}, disowned = {}, noted = {note = "string?", tags = "strings"},
     ["verb.pause"] = {release = "boolean?"}, ["verb.resume"] = {}, ["verb.set"] = {params = "any", new = "boolean?"},
     ["verb.workers"] = {"waits", count = "integer"}, ["verb.stop"] = {within_s = "seconds?", reason = "string?"},
     ["verb.cancel"] = {"waits", why = "string?"},
@@ -101,6 +101,7 @@ local ROWS <const> = {
     list = {"read", all = "boolean?", job = "string?", state = "string?"},
     get = {"read", name = "id", memory = "boolean?"},
     held = {"read"}, situation = {"read"},
+    note = {"operate", name = "id", note = "string?", tags = "strings?"},
     verb = {"operate", name = "id", verb = "string", arguments = "table?", timeout_s = "seconds?"},
     ["table.drop"] = {"admin", name = "string", force = "boolean?"},
     ["table.set"] = {"operate", name = "string", rate = "number?", consistency = "string?"},
@@ -170,7 +171,7 @@ for _, actor in ipairs {"agent", "control"} do
 end
 
 ROWS.script = {order = {}} -- a run without a job
-for _, request in ipairs {"log", "close", "disowned", "verb.stop", "verb.cancel"} do
+for _, request in ipairs {"log", "close", "disowned", "noted", "verb.stop", "verb.cancel"} do
   ROWS.script[request] = ROWS.run[request]
 end
 

@@ -13,6 +13,7 @@
 local ask_all = require "tide.ask_all"
 local core = require "tide.core"
 local errors = require "tide.errors"
+local notes = require "tide.run.notes"
 local requests = require "tide.cluster.requests"
 local service = require "tide.service"
 local text = require "tide.text"
@@ -42,7 +43,9 @@ runs.ENDED = {done = true, stopped = true, failed = true, lost = true}
 ---@field uid string of this attempt; its directory is called so
 ---@field state string queued, starting, running, paused, suspended, stopping, done, stopped, failed, lost
 ---@field why? string
----@field user string
+---@field user string the person who began it: the holder of the certificate, else the local user
+---@field note? string
+---@field tags? string[]
 ---@field host {node: string, pid: integer, machine: string, directory: string, address: string}
 ---@field slots? integer worker slots that were asked for; nil: all that are free
 ---@field memory? integer bytes that its tables may take on each node
@@ -434,7 +437,8 @@ function ops.open(request, message)
   local n <const> = self.next
   local r = {n = n, name = ("%s-%d"):format(request.job, n), job = request.job, uid = request.uid,
     state = request.script and "running" or "queued", started_at = request.script and core.wall() or nil,
-    user = request.user, slots = request.slots, memory = request.memory, private = request.private,
+    user = core.person(message.from) or request.user,
+    slots = request.slots, memory = request.memory, private = request.private,
     script = request.script or nil, checkpoint = request.checkpoint, keep = request.keep,
     params = request.params, epoch = 0,
     keeps = request.keeps, submitted_at = core.wall(), attempt = 1, limits = request.limits, bound = request.bound,
@@ -608,7 +612,8 @@ local function row_of(r)
   local p <const> = r._progress or r.progress or {}
   local nodes = text.sorted_keys(r.grant or {})
   local row <const> = {n = r.n, name = r.name, job = r.job, uid = r.uid, state = r.state, why = r.why,
-    user = r.user, host = r.host, slots = count_of(r.grant), wanted = r.slots, memory = r.memory,
+    user = r.user, note = r.note, tags = r.tags, host = r.host,
+    slots = count_of(r.grant), wanted = r.slots, memory = r.memory,
     checkpoint = r.checkpoint, keep = r.keep, workers = r._workers, nodes = nodes,
     grant = r.grant, epoch = r.epoch, params = r.params, progress = p, submitted_at = r.submitted_at,
     started_at = r.started_at, ended_at = r.ended_at, exit = r.exit, attempt = r.attempt, private = r.private,
@@ -659,8 +664,22 @@ end
 
 local VERBS <const> = {pause = true, resume = true, set = true, stop = true, cancel = true, workers = true}
 
+---Notes something about a run, also of one that has ended: {name, note, tags} -> {name, note, tags}. The run's process
+---keeps it in the run's directory too.
+function ops.note(request)
+  local r <const>, err = find(request.name)
+  if not r then return nil, err end
+  local noted <const>, problem = notes.changed(r, request)
+  if not noted then return nil, problem end
+  r.note, r.tags = noted.note, noted.tags
+  local ok <const>, unsaved = save(r)
+  if not ok then return nil, unsaved end
+  if r._controller then core.send(r._controller, {op = "noted", note = r.note, tags = r.tags}) end
+  return {name = r.name, state = r.state, note = r.note, tags = r.tags}
+end
+
 ---{name, verb, arguments} -> what the run's controller says of it. An ended run takes no verbs.
-function ops.verb(request)
+function ops.verb(request, message)
   local r <const>, err = find(request.name)
   if not r then return nil, err end
   if not VERBS[request.verb] then
@@ -671,6 +690,8 @@ function ops.verb(request)
   if runs.ENDED[r.state] then
     return nil, has_ended(r)
   end
+  local by <const> = verbs.by(message)
+  if by ~= "" then core.event("run", ("%s: %s%s"):format(r.name, request.verb, by)) end
   if request.verb == "workers" and self.scheduler:is_active() then
     return self.scheduler:resize(r, (request.arguments or {}).count)
   end

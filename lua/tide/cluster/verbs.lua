@@ -4,6 +4,13 @@ local errors = require "tide.errors"
 
 local verbs = {}
 
+---@param message table a request
+---@return string " by alice", or nothing if no person is known behind the sender
+function verbs.by(message)
+  local person <const> = core.person(message.from)
+  return person and " by " .. person or ""
+end
+
 -- What a request is about, for people who read the audit log.
 local function subject_of(request)
   local about <const> = request.table or request.policy or request.node or request.session or request.id or request.run

@@ -109,6 +109,9 @@ local function show(context, row)
   end
   line("run", ("%s (%s)"):format(row.name, row.uid))
   line("state", row.state .. (row.why and ", " .. row.why or ""))
+  line("person", row.user)
+  line("tags", table.concat(row.tags or {}, " "))
+  line("note", row.note)
   line("slots", row.wanted and ("%d of %d"):format(row.slots, row.wanted) or row.slots)
   local parts = {}
   for _, node in ipairs(row.nodes) do parts[#parts + 1] = ("%s %d"):format(node, row.grant[node]) end
@@ -283,6 +286,23 @@ function VERBS.set(context, o)
   return verb(context, o, "set", params, {new = o.new or nil})
 end
 
+-- What people note about a run, also about one that has ended. The process of a run keeps it in the run's directory.
+local function note(context, o, change)
+  if #o.rest == 0 then
+    return nil, errors.new("T0103", {message = ("`tide job %s` requires %s"):format(o.verb,
+      o.verb == "note" and "a text" or "tags"), help = ("tide job %s mf-1 %s"):format(o.verb,
+      o.verb == "note" and "'the baseline'" or "baseline lr=low draft-")})
+  end
+  local answer, err = ask {op = "note", name = o.name, note = change.note, tags = change.tags}
+  if not answer then return nil, err end
+  local tags <const> = #answer.tags > 0 and "has the tags " .. table.concat(answer.tags, " ") or "has no tags"
+  return context:tell("tide.job/1", {name = answer.name, state = answer.state, note = answer.note, tags = answer.tags},
+    ("%s %s"):format(text.clean(answer.name), o.verb == "tag" and tags or answer.note and "has a note"
+      or "has no note"))
+end
+function VERBS.note(context, o) return note(context, o, {note = table.concat(o.rest, " ")}) end
+function VERBS.tag(context, o) return note(context, o, {tags = o.rest}) end
+
 function VERBS.workers(context, o)
   local count <const> = math.tointeger(tonumber(o.rest[1] or ""))
   if not count then
@@ -295,7 +315,8 @@ job.name = "job"
 job.brief = "one run of a cluster: show, logs, pause, resume, set, stop"
 job.summary = "Shows or steers one run of a cluster. NAME is the run's (`mf-1`), its number, or its job where one run "
   .. "of that goes on. Verbs: show, logs, attach (the log until it ends), wait, pause, resume, set NAME=VALUE.., "
-  .. "workers N, stop, cancel; forecast (when it will end), why (what the scheduling policy said)."
+  .. "workers N, stop, cancel; note TEXT, tag TAG..; forecast (when it will end), why (what the scheduling policy "
+  .. "said)."
 job.examples = {
   {"tide job show mf-1", "state, slots, params"},
   {"tide job set mf-1 eps=0.05", "from the next report on"},
@@ -303,12 +324,13 @@ job.examples = {
   {"tide job resume mf-1", "of one that has failed or was stopped: a new run from its newest checkpoint"},
   {"tide job stop mf-1 --within 30s", "at its next report, by force if that does not come"},
   {"tide job forecast mf-1 --slots 4", "when it will end, and when with four slots"},
+  {"tide job tag mf-1 baseline draft-", "adds a tag, removes one; `note` takes a text"},
   {"tide job attach mf-1", "follow its log; Ctrl-C leaves it running"},
 }
 job.arguments = {
   {name = "verb", doc = "what is to be done"},
   {name = "name", doc = "the run"},
-  {name = "words", many = true, optional = true, doc = "for `set`; for `workers` a number"},
+  {name = "words", many = true, optional = true, doc = "for `set`; for `workers` a number; for `note` and `tag`"},
 }
 job.options = {
   arguments.shared.cluster, arguments.shared.yes,

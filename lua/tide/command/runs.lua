@@ -3,6 +3,7 @@ local chart = require "tide.chart"
 local csv = require "tide.csv"
 local errors = require "tide.errors"
 local history = require "tide.run.history"
+local notes = require "tide.run.notes"
 local report_of = require "tide.run.report"
 local table_view = require "tide.show.table_view"
 local tensorboard = require "tide.show.tensorboard"
@@ -14,8 +15,9 @@ local COLUMNS <const> = {
   {key = "took_s", title = "took", format = "duration"}, {key = "reports"}, {key = "loss"},
   {key = "examples_per_s", title = "ex/s", format = "count"}, {key = "seed"}, {key = "arguments", title = "options"},
 }
+local TAGS <const> = {key = "tags"} -- a column where a run has some
 local AXES <const> = {n = "report", elapsed_s = "seconds", examples = "examples"}
-local VERBS <const> = {"list", "show", "compare", "export"}
+local VERBS <const> = {"list", "show", "compare", "export", "note", "tag"}
 local FORMATS <const> = {"csv", "json", "tensorboard"}
 local LOG_LINES <const> = 10
 
@@ -30,6 +32,7 @@ local function row_of(run)
   for k, v in pairs(run) do
     if type(v) ~= "table" then row[k] = v end
   end
+  row.tags = type(run.tags) == "table" and table.concat(run.tags, " ") or nil
   row.schema = nil -- that of the file
   row.began = run.started_at and os.date("%F %T", run.started_at // 1 | 0)
   row.arguments = type(run.args) == "table" and table.concat(run.args, " ") or nil
@@ -61,10 +64,13 @@ end
 local verbs = {}
 
 function verbs.list(context)
-  local rows = history.list(root_of(context))
-  for i, run in ipairs(rows) do rows[i] = row_of(run) end
+  local rows, columns = history.list(root_of(context)), table.move(COLUMNS, 1, #COLUMNS, 1, {})
+  for i, run in ipairs(rows) do
+    if run.tags and columns[#columns] ~= TAGS then columns[#columns + 1] = TAGS end
+    rows[i] = row_of(run)
+  end
   if #rows == 0 then context:say(("no runs are kept in %s"):format(text.clean(root_of(context)))) end
-  return print_rows(context, rows, COLUMNS, "tide.pastrun/1")
+  return print_rows(context, rows, columns, "tide.pastrun/1")
 end
 
 local function last_lines(path, count)
@@ -124,6 +130,9 @@ function verbs.show(context, runs)
   end
   line("params", table.concat(parts, " "))
   line("seed", run.seed)
+  line("person", run.user)
+  line("tags", run.tags and table.concat(run.tags, " "))
+  line("note", run.note)
   line("host", run.host and ("%s, pid %s, tide %s"):format(run.host, run.pid or "?", run.version or "?"))
   line("commit", run.git)
   line("reports", #reports)
@@ -295,12 +304,31 @@ function verbs.export(context, runs)
   return 0
 end
 
+-- `tide runs note ID WORDS..` and `tide runs tag ID TAG..`: the first name is the run, the rest is what is noted.
+local function noted(context, verb, words)
+  if #words < 2 then
+    return nil, errors.new("T0103", {message = ("`tide runs %s` requires a run and %s"):format(verb,
+      verb == "note" and "a text" or "tags"), help = ("tide runs %s last %s"):format(verb,
+      verb == "note" and "'the baseline'" or "baseline")})
+  end
+  local run, err = history.find(words[1], root_of(context))
+  if not run then return nil, err end
+  local rest <const> = table.move(words, 2, #words, 1, {})
+  local changed, problem = notes.changed(run, verb == "note" and {note = table.concat(rest, " ")} or {tags = rest})
+  if not changed then return nil, problem end
+  local ok, why = notes.write(run.directory, changed)
+  if not ok then return nil, why end
+  context:say(("%s: %s"):format(run.id, verb == "note" and "noted"
+    or #changed.tags > 0 and "tags " .. table.concat(changed.tags, " ") or "no tags"))
+  return 0
+end
+
 return {
   name = "runs",
-  brief = "what is left of runs: list, show, compare, export",
+  brief = "what is left of runs: list, show, compare, export, note, tag",
   summary = "Works with the runs that a directory keeps in .tide/runs: lists them, shows one, lays learning curves "
-    .. "over each other, exports them. A run is named by its id, the beginning of that, its name (the newest), "
-    .. "or `last`.",
+    .. "over each other, exports them, notes something about them. A run is named by its id, the beginning of "
+    .. "that, its name (the newest), or `last`.",
   examples = {
     {"tide runs", "all of them, oldest first"},
     {"tide runs list --where 'loss < 0.9 and rank == 64' --sort loss", "those, by a param too"},
@@ -308,10 +336,12 @@ return {
     {"tide runs compare 20261126-1 mf-3 --to loss.svg", "their learning curves over each other"},
     {"tide runs export last --format csv --to curves.csv", "each report a line; also json"},
     {"tide runs export last --format tensorboard --to board", "then: tensorboard --logdir board"},
+    {"tide runs note mf-3 'the baseline of the paper'", "one text a run; an empty one removes it"},
+    {"tide runs tag mf-3 baseline lr=low draft-", "adds two tags, removes one; `--where 'tags:find \"baseline\"'`"},
   },
   arguments = {
-    {name = "verb", optional = true, doc = "list (default), show, compare, export"},
-    {name = "runs", many = true, optional = true, doc = "of show, compare, export"},
+    {name = "verb", optional = true, doc = "list (default), show, compare, export, note, tag"},
+    {name = "runs", many = true, optional = true, doc = "of show, compare, export; of note and tag one, then words"},
   },
   options = {
     {name = "dir", type = "string", value = "DIR", doc = "where runs are kept (default .tide/runs)"},
@@ -330,9 +360,10 @@ return {
   run = function(context)
     local o <const> = context.options
     local verb <const> = o.verb or "list"
+    if verb == "note" or verb == "tag" then return noted(context, verb, o.runs or {}) end
     if not verbs[verb] then
       return nil, errors.new("T0105", {message = ("`%s` is no verb of runs"):format(text.clean(verb)),
-        help = text.did_you_mean(verb, VERBS) or "there are list, show, compare, export"})
+        help = text.did_you_mean(verb, VERBS) or "there are " .. table.concat(VERBS, ", ")})
     end
     local names <const> = o.runs or {}
     if verb == "list" and #names > 0 then

@@ -300,7 +300,7 @@ end
 
 ---Puts another policy into its kind's seat; with `canary` first into a part of it (canary.lua).
 ---@param ref string|table
----@param o? {scope?: string, params?: table, guard?: table, canary?: table, force?: boolean}
+---@param o? {scope?: string, params?: table, guard?: table, canary?: table, force?: boolean, by?: string} by: a person
 ---@return table|nil {seat, old, new, epoch, guard}, table? err
 function host:swap(ref, o)
   o = o or {}
@@ -324,6 +324,7 @@ function host:swap(ref, o)
   local version
   version, err = s:prepare(found, o.params, saved)
   if not version then return nil, err end
+  version.by = o.by
   local old = s.current
   old.saved_at_swap = saved
   self:replace(s, version, "swap")
@@ -344,7 +345,8 @@ function host:set(kind, params, o)
   for k, v in pairs(s.current.params) do merged[k] = v end
   for k, v in pairs(params) do merged[k] = v end
   local c = s.current
-  return self:swap({text = c.text, path = c.path}, {scope = s.scope, params = merged, guard = o and o.guard})
+  return self:swap({text = c.text, path = c.path}, {scope = s.scope, params = merged, guard = o and o.guard,
+    by = o and o.by})
 end
 
 -- The version that a rollback goes to: the newest earlier one that did not fail and is another one, for after a
@@ -375,6 +377,7 @@ function host:rollback(kind, o)
   local version
   version, err = s:prepare({text = before.text, path = before.path, sha = before.sha}, before.params, saved)
   if not version then return nil, err end
+  version.by = o.by
   local left = s.current
   self:replace(s, version, "rollback", o.why)
   return {seat = s:name(), old = ("%s v%d"):format(left.policy.name, left.policy.version),
@@ -521,7 +524,7 @@ function host:history(kind, scope)
   for i, v in ipairs(s.versions) do
     list[i] = {number = v.number, name = v.policy.name, version = v.policy.version, sha = v.sha:sub(1, 12),
                path = v.path, since = v.since, params = v.params, failed = v.failed, guard = v.guard_passed,
-               current = v == s.current}
+               by = v.by, current = v == s.current}
   end
   table.move(canary.history(s), 1, #(s.trials or {}), #list + 1, list)
   table.sort(list, function(a, b)

@@ -498,6 +498,7 @@ function live.admit(self, request, message)
   if not approves(self, a.policy, message.right) then
     return nil, errors.new("T0801", "a policy that does not ship with Tide takes the right `admin`, once")
   end
+  a.by = core.person(message.from)
   return a
 end
 

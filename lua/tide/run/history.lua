@@ -3,6 +3,7 @@
 --   run.json       who, what and how it ended; replaced as a whole when the state changes
 --   reports.jsonl  the numbers of each report, a line each, as they come: the run's curves
 --   events.jsonl   what happened, a line each
+--   notes.json     what people noted about it (notes.lua)
 --   run.log, script.lua, options.json, summary.json, policies-JOB.journal, node-*.log
 --
 -- A driver that is killed leaves its run as "running" in run.json; whoever reads finds that its process is gone, by
@@ -10,6 +11,7 @@
 -- names of directories and never joined to paths from outside.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local notes = require "tide.run.notes"
 local report_of = require "tide.run.report"
 local text = require "tide.text"
 
@@ -60,7 +62,7 @@ end
 ---@return table
 function history.process()
   local pid <const> = require("tide.cluster.directory").own_pid()
-  return {pid = pid, began = history.began(pid), host = history.host(), user = os.getenv "USER", version = core.version,
+  return {pid = pid, began = history.began(pid), host = history.host(), user = core.person(), version = core.version,
           git = git_commit()}
 end
 
@@ -86,6 +88,9 @@ end
 ---@field args? string[]
 ---@field seed? integer
 ---@field params? table
+---@field user? string
+---@field note? string
+---@field tags? string[]
 ---@field started_at? number seconds since 1970
 ---@field ended_at? number
 ---@field took_s? number
@@ -113,6 +118,8 @@ local function of_directory(root, id, here)
             why = ("run.json is of schema %s"):format(text.clean(tostring(record.schema)))}
   end
   record.id, record.directory = id, directory -- whatever it says of itself
+  local noted <const> = notes.read(directory)
+  record.note, record.tags = noted.note, #noted.tags > 0 and noted.tags or nil
   if LIVING[record.state] and is_alive(record, here) == false then
     record.state, record.why = "lost", "its driver is gone"
   end

@@ -176,7 +176,7 @@ function run_host.open(cluster, job, params, o)
   local machine <const> = core.machine()
   local waits <const> = cluster:is_shared() or o ~= nil and o.slots ~= nil -- with slots it shares even its own cluster
   local answer, err = runs.ask {
-    op = "open", job = job.name, uid = id, user = not core.simulated() and os.getenv "USER" or nil,
+    op = "open", job = job.name, uid = id, user = core.person(),
     node = core.node().name, pid = (core.member() or {}).pid, machine = machine.id, params = params,
     directory = run_host.absolute(directory), private = not waits or nil,
     limits = context.flags:value("limits", limits_of(o)), bound = require("tide.run.grants").bound(job),

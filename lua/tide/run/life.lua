@@ -8,6 +8,7 @@
 -- no rank. What a net's workers leave in w.state, the new ones find there.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local notes = require "tide.run.notes"
 local params = require "tide.run.params"
 local report = require "tide.run.report"
 local runs = require "tide.cluster.runs"
@@ -448,6 +449,11 @@ from_driver["verb.cancel"] = function(self, request)
   local late <const> = self:late_workers()
   if not self.life:is "over" then self:cancel_run(("%s; %s"):format(request.why or "asked", late)) end
   return {state = (self:run_state())}
+end
+
+---Somebody has noted something about the run.
+function from_driver.noted(self, request)
+  if self.a.directory and not core.simulated() then assert(notes.write(self.a.directory, request)) end
 end
 
 ---The keeper of runs holds this run for ended: whoever else works for it by now must not meet it.

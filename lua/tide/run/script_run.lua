@@ -5,6 +5,7 @@
 -- `stop` and `cancel` end the script. tide.main waits for that order in a fiber.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local notes = require "tide.run.notes"
 local requests = require "tide.cluster.requests"
 local run_host = require "tide.run.host"
 local run_log = require "tide.run.run_log"
@@ -35,7 +36,7 @@ handle.__index = handle
 ---@return tide.script_run
 function script_run.open(context, on_stop)
   local name <const> = name_of(context.script.path)
-  local answer, err = runs.ask {op = "open", job = name, uid = context.run, user = os.getenv "USER",
+  local answer, err = runs.ask {op = "open", job = name, uid = context.run, user = core.person(),
     node = core.node().name, pid = (core.member() or {}).pid, machine = core.machine().id,
     directory = run_host.absolute(context.directory), private = true, script = true}
   if not answer then error(err, 0) end
@@ -93,6 +94,8 @@ local function stop(request)
 end
 
 answers["verb.stop"], answers["verb.cancel"] = stop, stop
+
+function answers.noted(request) assert(notes.write(self.directory, request)) end
 
 function answers.log(request) return run_log.answer(self.directory, request.after) end
 
