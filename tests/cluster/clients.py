@@ -238,6 +238,36 @@ def runs_are_submitted_and_listed(c):
 
 
 @test
+def what_happens_is_told_once_and_in_order(c):
+    with c.events() as seen, c.log() as logged:
+        raises(tide.TimeoutError, lambda: seen.next(0.3), "nothing happened")
+        raises(tide.TimeoutError, lambda: logged.next(0.3))
+        run = c.runs.submit(os.path.join(os.path.dirname(os.path.abspath(__file__)), "clients.lua"))
+        texts = []
+        for event in iter(lambda: seen.next(30), None):
+            assert event.node and event.kind and event.time > 1e9
+            texts.append(event.text)
+            if "finished" in event.text:
+                break
+        run.wait(60)
+        assert [t for t in texts if "job fill" in t] == ["job fill started: 3 workers on 3 nodes", "job fill finished"]
+        line = logged.next(20)
+        assert line.kind in ("debug", "info", "warn", "error") and line.text
+    whole = [e for e in c.events(whole=True, timeout=0.5)]
+    assert [e.time for e in whole] == sorted(e.time for e in whole) and "joined" in whole[0].text, whole
+    assert len({e.text for e in whole if e.text.startswith("node n")}) >= 2, whole
+    raises(tide.UsageError, lambda: tide.Stream(c, "nonsense", False, None))
+    assert all(isinstance(line, str) for line in run.log(follow=True))
+    raises(tide.ActorError, lambda: list(c.runs.get("absent-1").log()), "no run")
+
+    async def first():
+        async with tide.aio.connect(cluster) as a:
+            async for event in a.events(whole=True):
+                return event
+    assert asyncio.run(first()) == whole[0]
+
+
+@test
 def an_embedding_learns_as_that_of_torch(c):
     try:
         import torch

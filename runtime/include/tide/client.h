@@ -109,6 +109,21 @@ int tide_client_fd(struct tide_client *client);
 /* Waits of all threads return ECANCELED. Async-signal-safe. */
 void tide_client_interrupt(struct tide_client *client);
 
+/* What happens in the cluster, as it happens: "events" that its nodes see, "log" lines that they write. `whole`: from
+ * the oldest ones that the nodes still have; else from now on. An event that several nodes see is told once. A stream
+ * is for one thread at a time, and asks at most 14 nodes. Closed before its client. EINVAL, EPERM. */
+struct tide_client_stream;
+struct tide_client_line {
+    double time;                        /* seconds since 1970, of the clock of that node */
+    uint64_t number;                    /* of that node, rising */
+    char node[64], kind[32], text[400]; /* kind: of the event, or the level of the line */
+};
+int tide_client_stream(struct tide_client *client, const char *what, bool whole, struct tide_client_stream **out);
+/* The next lines, oldest first: 1 to `most`. ETIMEDOUT: there was none; ECANCELED (tide_client_interrupt). */
+int tide_client_stream_next(struct tide_client_stream *stream, struct tide_client_line *out, size_t most,
+                            uint64_t timeout, size_t *count);
+void tide_client_stream_close(struct tide_client_stream *stream); /* NULL is fine */
+
 struct tide_client_info {
     size_t size; /* of this struct, set by the caller */
     bool up;     /* is there a node that serves it? */

@@ -8,12 +8,12 @@
 
 docs/guides/clients.md is the guide; tide.aio has tables and actors for asyncio, tide.torch an embedding for PyTorch.
 """
-from .client import Actor, Client, Operation, Table, connect, wait
+from .client import Actor, Client, Line, Operation, Stream, Table, connect, wait
 from .errors import (ActorError, BusyError, ClosedError, ConnectionError, DiedError, Error, KeyRangeError, LostError,
                      PermissionError, TimeoutError, UsageError, VersionError)
 from .runs import Report, Run
 
 __version__ = "0.1.0"
 __all__ = ["Actor", "ActorError", "BusyError", "Client", "ClosedError", "ConnectionError", "DiedError", "Error",
-           "KeyRangeError", "LostError", "Operation", "PermissionError", "Report", "Run", "Table", "TimeoutError",
-           "UsageError", "VersionError", "connect", "wait"]
+           "KeyRangeError", "Line", "LostError", "Operation", "PermissionError", "Report", "Run", "Stream", "Table",
+           "TimeoutError", "UsageError", "VersionError", "connect", "wait"]

@@ -18,6 +18,11 @@ class Info(c.Structure):
                 ("connects", c.c_uint64), ("resent", c.c_uint64)]
 
 
+class Line(c.Structure):
+    _fields_ = [("time", c.c_double), ("number", c.c_uint64), ("node", c.c_char * 64), ("kind", c.c_char * 32),
+                ("text", c.c_char * 400)]
+
+
 _P, _U64, _SIZE = c.c_void_p, c.c_uint64, c.c_size_t
 _OUT = c.POINTER(c.c_void_p)
 _FUNCTIONS = {
@@ -46,6 +51,9 @@ _FUNCTIONS = {
     "done": (_SIZE, _P, _OUT, _SIZE),
     "fd": (c.c_int, _P),
     "interrupt": (None, _P),
+    "stream": (c.c_int, _P, c.c_char_p, c.c_bool, _OUT),
+    "stream_next": (c.c_int, _P, c.POINTER(Line), _SIZE, _U64, c.POINTER(_SIZE)),
+    "stream_close": (None, _P),
     "info": (c.c_int, _P, c.POINTER(Info)),
 }
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-from typing import Any, Optional
+from typing import Any, AsyncIterator, Optional
 
 from . import _library as lib, client as blocking, errors
 
 _BATCH = 256
+_EVENTS_S = 0.25  # a cancelled task ends its wait for events within so long
 _EXPIRY_S = 0.1  # deadlines of operations that no answer ends are looked at so often
 
 
@@ -67,6 +68,15 @@ class Client:
     def actor(self, name: str) -> Actor:
         """An actor by its name."""
         return Actor(self, self._client.actor(name))
+
+    async def events(self, whole: bool = False) -> AsyncIterator[blocking.Line]:
+        """As tide.Client.events: `async for event in c.events()`."""
+        with self._client.events(whole) as stream:
+            while True:
+                try:
+                    yield await self._loop.run_in_executor(None, stream.next, _EVENTS_S)
+                except errors.TimeoutError:
+                    pass
 
     async def close(self) -> None:
         self._loop.remove_reader(self._fd)

@@ -6,7 +6,7 @@ import ctypes
 import os
 import time
 import weakref
-from typing import Any, Iterable, Optional
+from typing import Any, Iterable, Iterator, NamedTuple, Optional
 
 import numpy as np
 
@@ -220,6 +220,62 @@ class Actor:
         return f"<tide.Actor {self.name}>"
 
 
+class Line(NamedTuple):
+    """An event that a node saw, or a line of its log. kind: of the event, such as "run"; of a log its level."""
+
+    time: float
+    node: str
+    kind: str
+    text: str
+    number: int
+
+
+class Stream:
+    """What happens in the cluster: an iterator over Line, which waits for the next one."""
+
+    def __init__(self, client: "Client", what: str, whole: bool, timeout: Optional[float]):
+        self._client, self._timeout, self._lines = client, timeout, []
+        self._handle = ctypes.c_void_p()
+        client._check(lib.stream(client._open(), what.encode(), whole, ctypes.byref(self._handle)))
+
+    def next(self, timeout: Optional[float] = None) -> Line:
+        """The next one; TimeoutError if there is none for so long (default: without an end)."""
+        until = None if timeout is None else time.monotonic_ns() + _ns(timeout)
+        while not self._lines:
+            self._client._open()
+            left = _SLICE_NS if until is None else min(_SLICE_NS, max(1, until - time.monotonic_ns()))
+            lines, count = (lib.Line * 64)(), ctypes.c_size_t()
+            code = lib.stream_next(self._handle, lines, len(lines), left, ctypes.byref(count))
+            if code and (code != _ETIMEDOUT or until is not None and time.monotonic_ns() >= until):
+                raise errors.of_code(code)
+            self._lines = [Line(x.time, x.node.decode(), x.kind.decode(), x.text.decode("utf-8", "replace"), x.number)
+                           for x in lines[:count.value]]
+        return self._lines.pop(0)
+
+    def __iter__(self) -> Iterator[Line]:
+        return self
+
+    def __next__(self) -> Line:
+        try:
+            return self.next(self._timeout)
+        except errors.TimeoutError:
+            raise StopIteration from None
+
+    def close(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle:
+            lib.stream_close(handle)
+
+    def __del__(self):
+        self.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
 _clients: weakref.WeakSet = weakref.WeakSet()
 
 
@@ -247,6 +303,17 @@ class Client:
     def actor(self, name: str) -> Actor:
         """An actor by its name; it is looked up at the first call."""
         return Actor(self, name)
+
+    def events(self, whole: bool = False, timeout: Optional[float] = None) -> Stream:
+        """What the nodes see happen, as it happens: `for event in c.events(): print(event.node, event.text)`.
+
+        whole: begin with what they still have. timeout: end when nothing has happened for so many seconds.
+        """
+        return Stream(self, "events", whole, timeout)
+
+    def log(self, whole: bool = False, timeout: Optional[float] = None) -> Stream:
+        """The lines that the nodes log, likewise; `kind` is the level."""
+        return Stream(self, "log", whole, timeout)
 
     @property
     def info(self) -> dict:

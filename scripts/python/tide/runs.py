@@ -69,6 +69,21 @@ class Run:
                 return
             time.sleep(_LOOK_S)
 
+    def log(self, follow: bool = False) -> Iterator[str]:
+        """The lines of its log; with `follow` as they come, until it ends."""
+        argv = self._runs._argv("job", "logs", *(["--follow"] if follow else []), self.name)
+        argv.remove("--json")
+        with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, errors="replace") as shown:
+            try:
+                for line in shown.stdout:
+                    yield line.rstrip("\n")
+                message = shown.stderr.read()
+            finally:
+                shown.kill()
+        if message.startswith("error"):
+            raise errors.ActorError(message.strip(), "EREFUSED")
+
     def history(self) -> dict:
         """Its reports so far as columns: pandas.DataFrame(run.history())."""
         reports = _lines(self._reports())
@@ -110,17 +125,20 @@ class Runs:
         """A run by its name."""
         return Run(self, name)
 
-    def _ask(self, *words: str, timeout: Optional[float] = None) -> list:
-        program = os.environ.get("TIDE_PROGRAM", "tide")
+    def _argv(self, *words: str) -> list:
         where = self._client._arguments
         target = where["endpoint"].split(",")[0] if where["endpoint"] else where["cluster"]
         # options of the command stand before a script, whose own follow it
-        argv = [program, words[0], "--json"] + (["--cluster", target] if target else [])
-        argv += (["--keys", where["keys"]] if where["keys"] else []) + list(words[1:])
+        argv = [os.environ.get("TIDE_PROGRAM", "tide"), words[0], "--json"]
+        argv += ["--cluster", target] if target else []
+        return argv + (["--keys", where["keys"]] if where["keys"] else []) + list(words[1:])
+
+    def _ask(self, *words: str, timeout: Optional[float] = None) -> list:
+        argv = self._argv(*words)
         try:
             done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
         except FileNotFoundError:
-            raise errors.UsageError(f"the program {program} is not installed: install the package tide, or set "
+            raise errors.UsageError(f"the program {argv[0]} is not installed: install the package tide, or set "
                                     "TIDE_PROGRAM", "ENOENT") from None
         except subprocess.TimeoutExpired:
             raise errors.TimeoutError(f"no end after {timeout} s", "ETIMEDOUT") from None
