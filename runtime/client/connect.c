@@ -174,6 +174,12 @@ static int refused(const struct connection *k, const struct tide_frame *f) {
     int code;
     char text[200];
     const int rc = tide__refusal_parse(f->body, f->body_size, &code, text, sizeof text);
+    if (rc == 0 && code == TIDE_EVERSION) {
+        return tide_fail(code,
+                         "%s is of another version than this client, which speaks protocol %u (%s): install "
+                         "libtide-client0 and python3-tide of the version that the cluster runs",
+                         k->endpoint, TIDE_PROTOCOL, text);
+    }
     return rc != 0 ? rc : tide_fail(code, "%s refused: %s", k->endpoint, text);
 }
 

@@ -8,6 +8,8 @@ local job = tide.job {
     moving = tide.table {keys = tide.dense(1000), width = 4, update = "add", technique = "relocate"},
     embedded = tide.table {keys = tide.dense(50), width = 4, update = {"sgd", lr = 0.1}, init = tide.normal {std = 1}},
     kept = tide.table {keys = tide.dense(100), width = 1, update = "add", replicas = 1},
+    shown = tide.table {keys = tide.dense(10), width = 1, clients = "read"},
+    closed = tide.table {keys = tide.dense(10), width = 1, clients = "none"},
     words = tide.table {keys = tide.hashed(), width = 2, update = "add", refuse_nan = true},
   },
   worker = function(w)

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import socket
 import sys
 import threading
 import time
@@ -94,8 +95,44 @@ def errors_have_codes(c):
     with tide.connect(cluster) as reader:
         error = raises(tide.PermissionError, lambda: reader.table("sums").push([1], np.ones((1, 4), np.float32)))
         assert isinstance(error, PermissionError)
+    assert c.table("shown").pull([1]).shape == (1, 1)
+    raises(tide.PermissionError, lambda: c.table("shown").push([1], [[1]]), "lets clients read alone")
+    raises(tide.PermissionError, lambda: c.table("closed"), "closed to clients")
     raises(TypeError, lambda: pickle.dumps(c))
     raises(TypeError, lambda: pickle.dumps(sums))
+
+
+def frame_of(connection):
+    size = connection.recv(4, socket.MSG_WAITALL)
+    return size + connection.recv(int.from_bytes(size, "little"), socket.MSG_WAITALL)
+
+
+@test
+def another_version_gets_a_clear_answer(c):
+    with open(os.path.join(os.environ["XDG_RUNTIME_DIR"], "tide", cluster, "endpoint"), encoding="utf-8") as file:
+        node = file.readline().strip().partition(":")[2]
+    ours = int(os.environ["TIDE_PROTOCOL"])
+    for theirs in (ours - 1, ours + 1):  # a client of the version before, and of the next one
+        hello = bytes.fromhex(f"210000009506000000dc0011{theirs:02x}a0a0cf112233445566778800a000a0c2c300000000000001")
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(node)
+            client.sendall(hello)
+            refusal = frame_of(client)
+        assert f"peer speaks protocol {ours}, this node speaks {theirs}".encode() in refusal, refusal
+        # the same refusal as a client of this version gets it, of a node of another one
+        path = f"stranger-{theirs}"
+        with socket.socket(socket.AF_UNIX) as stranger:
+            stranger.bind(path)
+            stranger.listen(8)
+
+            def refuse():
+                connection, _ = stranger.accept()
+                with connection:
+                    frame_of(connection)
+                    connection.sendall(refusal)
+
+            threading.Thread(target=refuse, daemon=True).start()
+            raises(tide.VersionError, lambda: tide.connect(endpoint="unix:" + os.path.abspath(path)), "install")
 
 
 @test

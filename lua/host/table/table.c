@@ -63,6 +63,7 @@ static void push_table(lua_State *L, struct tide_table *table) {
 static const char *const init_names[] = {"zero", "uniform", "normal", "xavier", NULL};
 static const char *const update_names[] = {"add", "assign", "sgd", "adagrad", "adam", "momentum", "nesterov", NULL};
 static const char *const slot_names[] = {"hash", "range", NULL};
+static const char *const clients_names[] = {"write", "read", "none", NULL};
 const char *const tide__lua_durability_names[] = {"", "none", "strict", "window", NULL};
 static const char *const wire_names[] = {"f32", "f16", "bf16", NULL};
 
@@ -171,7 +172,7 @@ static void check_fields(lua_State *L) {
         "name",       "keys",       "width",       "init",      "update",    "slots",        "wire",
         "refuse_nan", "seed",       "consistency", "technique", "dtype",     "cache_bytes",  "unsubscribe_after",
         "replicas",   "durability", "send_order",  "bandwidth", "window_ns", "window_bytes", "run",
-        "domain",     "memory"};
+        "domain",     "memory",     "clients"};
     lua_pushnil(L);
     while (lua_next(L, 1)) {
         bool found = false;
@@ -241,6 +242,8 @@ static int core_table(lua_State *L) {
     o.width = (uint32_t)width;
     lua_getfield(L, 1, "seed");
     o.seed = (uint64_t)luaL_optinteger(L, -1, 0);
+    const char *clients = text_field(L, "clients");
+    o.clients = clients ? choice(L, "clients", clients, clients_names) : TIDE_CLIENTS_WRITE;
     lua_getfield(L, 1, "refuse_nan");
     o.refuse_nan = lua_toboolean(L, -1);
     o.run = whole_field(L, "run");
@@ -769,6 +772,8 @@ static void push_spec(lua_State *L, const struct tide_table_options *o) {
         tide__lua_set_integer(L, "window_ns", o->window_ns);
         tide__lua_set_integer(L, "window_bytes", o->window_bytes);
     }
+    lua_pushstring(L, clients_names[o->clients]);
+    lua_setfield(L, -2, "clients");
     lua_pushboolean(L, o->refuse_nan);
     lua_setfield(L, -2, "refuse_nan");
     tide__lua_set_integer(L, "seed", o->seed);

@@ -9,11 +9,12 @@ local FIELDS <const> = {
   name = true, keys = true, width = true, dtype = true, init = true, update = true, consistency = true,
   technique = true, slots = true, wire = true, refuse_nan = true, seed = true, cache_bytes = true,
   unsubscribe_after = true, replicas = true, durability = true, send_order = true, bandwidth = true,
-  keep = true, shared = true,
+  keep = true, shared = true, clients = true,
 }
 local CHOICES <const> = {
   dtype = {f32 = true}, technique = {static = true, relocate = true, replicate = true, intent = true},
   slots = {hash = true, range = true}, wire = {f32 = true, f16 = true, bf16 = true},
+  clients = {write = true, read = true, none = true},
   send_order = {clock = true, magnitude = true, age = true, random = true},
 }
 -- Fields of the update rules; lr, the rate, has no default.
@@ -170,7 +171,7 @@ function table_spec.is(spec) return getmetatable(spec) == table_spec end
 
 ---Describes a table of rows of 32-bit floats; each run makes its own. docs/guides/tables.md has all fields.
 ---@param fields table interface: keys, width, init, update, slots, wire, technique, consistency, cache_bytes,
----  unsubscribe_after, send_order, bandwidth, replicas, durability, refuse_nan, seed, name, keep, shared
+---  unsubscribe_after, send_order, bandwidth, replicas, durability, refuse_nan, seed, name, keep, shared, clients
 ---@return table spec
 function table_spec.new(fields)
   if type(fields) ~= "table" then refuse(2, "tide.table requires a table of fields") end

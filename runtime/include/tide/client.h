@@ -110,7 +110,7 @@ int tide_client_fd(struct tide_client *client);
 void tide_client_interrupt(struct tide_client *client);
 
 /* What happens in the cluster, as it happens: "events" that its nodes see, "log" lines that they write. `whole`: from
- * the oldest ones that the nodes still have; else from now on. An event that several nodes see is told once. A stream
+ * the oldest ones that the nodes still have; else from now on. An event that several nodes see appears once. A stream
  * is for one thread at a time, and asks at most 14 nodes. Closed before its client. EINVAL, EPERM. */
 struct tide_client_stream;
 struct tide_client_line {

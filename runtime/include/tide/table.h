@@ -38,6 +38,7 @@ static inline bool tide_technique_relocates(uint8_t technique) {
     return technique == TIDE_RELOCATE || technique == TIDE_INTENT;
 }
 /* What an answered push survives (docs/guides/faults.md). DEFAULT: strict with replicas, else none. */
+enum tide_clients { TIDE_CLIENTS_WRITE, TIDE_CLIENTS_READ, TIDE_CLIENTS_NONE };
 enum tide_durability {
     TIDE_DURABLE_DEFAULT,
     TIDE_DURABLE_NONE,
@@ -98,6 +99,7 @@ struct tide_table_options {
     /* window: pushes are answered at once while all that was answered so long ago is on the copies, and rows with
      * less than so many bytes are not; 0: 50 ms, 64 MiB. TIDE_WINDOW_... bound them. */
     uint64_t window_ns, window_bytes;
+    uint8_t clients;    /* enum tide_clients: what processes that are no nodes may do */
     bool refuse_nan;    /* a push with a NaN or infinity fails with ENAN; else it is counted and applied */
     uint64_t key_count; /* dense: keys 0..key_count-1 */
     uint64_t key_limit; /* hashed: most keys per node, copies included; EFULL beyond; 0: no limit */

@@ -47,6 +47,7 @@ static void write_options(struct tide_writer *w, const struct tide_table_options
     field_uint(w, "wire", o->wire);
     field_uint(w, "technique", o->technique);
     field_uint(w, "refuse_nan", o->refuse_nan);
+    field_uint(w, "clients", o->clients);
     field_uint(w, "key_count", o->key_count);
     field_uint(w, "key_limit", o->key_limit);
     field_uint(w, "width", o->width);
@@ -258,6 +259,9 @@ static void parse_options(struct fields *f, struct tide_table_options *o) {
         o->unsubscribe_after = (uint32_t)get_uint(f, "unsubscribe_after", UINT32_MAX);
         o->send_order = (uint8_t)get_uint(f, "send_order", UINT8_MAX);
         o->bandwidth = get_uint(f, "bandwidth", UINT64_MAX);
+    }
+    if (tide_read_field(&f->map, "clients", &copies)) {
+        o->clients = (uint8_t)get_uint(f, "clients", UINT8_MAX);
     }
     o->keys = (uint8_t)get_uint(f, "keys", UINT8_MAX);
     o->slots = (uint8_t)get_uint(f, "slots", UINT8_MAX);

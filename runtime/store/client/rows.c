@@ -161,10 +161,28 @@ static int find_table(struct service *s, const char *name, struct tide_table **o
     return found == 1 ? 0 : tide_fail(TIDE_ENOENT, "no table '%s'; tide tables lists them", name);
 }
 
+/* Whether the table lets clients do this (its option `clients`). Nodes may. */
+static int allows(const struct tide_table *table, const struct tide_message *m, unsigned verb) {
+    const bool is_client = m->right != TIDE_RIGHT_NONE && m->right != TIDE_RIGHT_NODE;
+    const bool changes = verb == TIDE__ROWS_PUSH || verb == TIDE__ROWS_LOCALIZE;
+    if (is_client && table->options.clients == TIDE_CLIENTS_NONE) {
+        return tide_fail(TIDE_EPERM, "table '%s' is closed to clients (clients = \"none\")", table->name);
+    }
+    if (is_client && changes && table->options.clients == TIDE_CLIENTS_READ) {
+        return tide_fail(TIDE_EPERM, "table '%s' lets clients read alone (clients = \"read\")", table->name);
+    }
+    return 0;
+}
+
 static void answer_open(struct service *s, const struct tide_message *m, const char *name) {
     struct tide_table *table;
     if (find_table(s, name, &table)) {
         (void)tide_answer_error(m->from, m->call, TIDE_ENOENT, tide_error_message());
+        return;
+    }
+    if (allows(table, m, TIDE__ROWS_OPEN)) {
+        (void)tide_answer_error(m->from, m->call, TIDE_EPERM, tide_error_message());
+        tide_table_release(table);
         return;
     }
     uint8_t buffer[256];
@@ -416,7 +434,8 @@ static int serve(struct service *s, const struct tide_message *m, const struct t
     if (!table || !atomic_load_explicit(&table->ready, memory_order_acquire) || number_of(table) != q->table) {
         return tide_fail(TIDE_ENOENT, "the table is gone: open it again by its name");
     }
-    int code = check(table, q);
+    int code = allows(table, m, q->verb);
+    code = code ? code : check(table, q);
     code = code ? code : operation_create(s, table, m, q, &op);
     if (code) {
         return code;

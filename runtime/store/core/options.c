@@ -78,8 +78,8 @@ int tide__options_check(struct tide_table_options *o) {
     }
     if (o->keys > TIDE_KEYS_HASHED || o->slots > TIDE_SLOTS_RANGE || o->init > TIDE_INIT_XAVIER ||
         o->update > TIDE_UPDATE_NESTEROV || o->wire > TIDE_WIRE_BF16 || o->technique > TIDE_INTENT ||
-        o->durability > TIDE_DURABLE_WINDOW) {
-        return bad_options(o, "unknown keys, slots, init, update, wire, technique or durability");
+        o->durability > TIDE_DURABLE_WINDOW || o->clients > TIDE_CLIENTS_NONE) {
+        return bad_options(o, "unknown keys, slots, init, update, wire, technique, durability or clients");
     }
     if (o->width == 0 || o->width > TIDE__WIDTH_MAX) {
         return tide_fail(TIDE_EINVAL, "table '%s': width %u is not in 1..%d", o->name, o->width, TIDE__WIDTH_MAX);
@@ -130,6 +130,7 @@ static const char *const keys_words[] = {"dense", "hashed"}, *const slots_words[
                          *const wire_words[] = {"f32", "f16", "bf16"},
                          *const technique_words[] = {"static", "relocate", "replicate", "intent"},
                          *const durability_words[] = {"default", "none", "strict", "window"},
+                         *const clients_words[] = {"write", "read", "none"},
                          *const order_words[] = {"clock", "magnitude", "age", "random"};
 
 #define OPTION(field, words)                                                                                           \
@@ -146,6 +147,7 @@ static const struct word_option {
                     OPTION(wire, wire_words),
                     OPTION(technique, technique_words),
                     OPTION(durability, durability_words),
+                    OPTION(clients, clients_words),
                     OPTION(send_order, order_words)};
 
 /* Appends " width is 8, not 7" to the list of what differs. */
@@ -222,7 +224,7 @@ int tide__options_agree(const struct tide_table_options *there, const struct tid
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *o) {
     const float floats[] = {o->init_a, o->init_b, o->lr, o->beta1, o->beta2, o->epsilon, o->sum_init};
     const bool has_run = o->run || o->domain;
-    tide_write_array(w, (o->window_ns ? 18u : 16u) + (has_run ? RUN_FIELDS : 0));
+    tide_write_array(w, (o->window_ns ? 19u : 17u) + (has_run ? RUN_FIELDS : 0));
     tide_write_text(w, o->name);
     tide_write_uint(w, o->keys);
     tide_write_uint(w, o->slots);
@@ -237,6 +239,7 @@ void tide__options_write(struct tide_writer *w, const struct tide_table_options 
         tide_write_uint(w, o->window_bytes);
     }
     tide_write_bool(w, o->refuse_nan);
+    tide_write_uint(w, o->clients);
     tide_write_uint(w, o->key_count);
     tide_write_uint(w, o->key_limit);
     tide_write_uint(w, o->width);
@@ -258,10 +261,10 @@ static uint8_t small(struct tide_reader *r) {
 int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char name[64]) {
     memset(o, 0, sizeof *o);
     const size_t fields = tide_read_array(r);
-    const bool has_run = fields > 18;
+    const bool has_run = fields > 19;
     const size_t others = fields - (has_run ? RUN_FIELDS : 0);
-    if (others != 16 && others != 18) {
-        return tide_fail(TIDE_EPROTO, "table options: not a list of 16 or 18, or of 3 more");
+    if (others != 17 && others != 19) {
+        return tide_fail(TIDE_EPROTO, "table options: not a list of 17 or 19, or of 3 more");
     }
     tide_read_text(r, name, 64);
     o->name = name;
@@ -273,11 +276,12 @@ int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char
     o->technique = small(r);
     o->replicas = small(r);
     o->durability = small(r);
-    if (others == 18) {
+    if (others == 19) {
         o->window_ns = tide_read_uint(r);
         o->window_bytes = tide_read_uint(r);
     }
     o->refuse_nan = tide_read_bool(r);
+    o->clients = small(r);
     o->key_count = tide_read_uint(r);
     o->key_limit = tide_read_uint(r);
     uint64_t width = tide_read_uint(r);

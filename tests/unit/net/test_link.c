@@ -94,6 +94,31 @@ static void hello_survives_the_wire(void **state) {
     assert_true(out.store && !out.client);
 }
 
+/* Bytes of hello of a client, and of a refusal, as other versions know them. Another layout needs another
+ * TIDE_PROTOCOL, and these bytes; a refusal stays as it is, since a peer of any version reads it. */
+static void hello_and_refusal_have_the_bytes_of_their_version(void **state) {
+    (void)state;
+    static const uint8_t hello[] = {0xdc, 0x00, 0x11, 0x05, 0xa0, 0xa0, 0xcf, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
+                                    0x88, 0x00, 0xa0, 0x00, 0xa0, 0xc2, 0xc3, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01};
+    static const uint8_t refusal[] = {0x92, 0xd1, 0xd8, 0xde, 0xa2, 'n', 'o'};
+    const struct tide_hello h = {.version = TIDE_PROTOCOL,
+                                 .incarnation = UINT64_C(0x1122334455667788),
+                                 .client = true,
+                                 .right = TIDE_RIGHT_READ};
+    uint8_t buffer[512];
+    struct tide_writer w;
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide__hello_write(&w, &h);
+    assert_int_equal(w.size, sizeof hello);
+    assert_memory_equal(w.data, hello, sizeof hello);
+    tide_writer_release(&w);
+    int code;
+    char text[80];
+    assert_int_equal(tide__refusal_parse(refusal, sizeof refusal, &code, text, sizeof text), 0);
+    assert_int_equal(code, TIDE_EVERSION);
+    assert_string_equal(text, "no");
+}
+
 static void hello_refuses_what_is_not_a_hello(void **state) {
     (void)state;
     struct tide_hello h, out;
@@ -155,8 +180,7 @@ static void free_pieces(struct tide_blob *blob) {
 static struct tide_blob *scattered(const uint8_t *tail, size_t size) {
     struct pieces *p = calloc(1, sizeof *p);
     p->bytes = malloc(size);
-    p->blob = (struct tide_blob){
-        .data = &p->scatter, .size = size, .release = free_pieces, .refs = 1};
+    p->blob = (struct tide_blob){.data = &p->scatter, .size = size, .release = free_pieces, .refs = 1};
     p->scatter.parts = p->parts;
     const size_t most = size / TIDE_SCATTER_MAX + 1;
     for (size_t at = 0; at < size;) {
@@ -175,13 +199,8 @@ static struct tide_outgoing *outgoing(uint8_t lane, size_t size, size_t tail, ui
     for (size_t i = 0; i < size; i++) {
         data[i] = (uint8_t)(i * 7 + call);
     }
-    m->u.out = (struct tide_outgoing){.to = 1,
-                                      .from = 2,
-                                      .call = call,
-                                      .data = data,
-                                      .size = (uint32_t)size,
-                                      .kind = TIDE_FRAME_CAST,
-                                      .lane = lane};
+    m->u.out = (struct tide_outgoing){
+        .to = 1, .from = 2, .call = call, .data = data, .size = (uint32_t)size, .kind = TIDE_FRAME_CAST, .lane = lane};
     if (tail > 0) {
         m->u.out.tail = tide_blob_create(tail);
         for (size_t i = 0; i < tail; i++) {
@@ -221,8 +240,7 @@ static int see(void *arg, const struct tide_frame *f, struct tide_blob *owner) {
     return 0;
 }
 
-static int feed(struct tide_decoder *in, const uint8_t *bytes, size_t size, size_t piece_max,
-                struct seen *seen) {
+static int feed(struct tide_decoder *in, const uint8_t *bytes, size_t size, size_t piece_max, struct seen *seen) {
     while (size > 0) {
         void *at;
         size_t room;
@@ -267,8 +285,7 @@ static size_t drain(struct tide_outbox *box, uint8_t *out, size_t capacity, size
 
 static void frames_of_all_sizes_survive_any_cutting(void **state) {
     (void)state;
-    static const size_t sizes[] = {0,      1,      100,    512,    513,    5000,
-                                   262000, 262115, 262116, 300000, 3000000};
+    static const size_t sizes[] = {0, 1, 100, 512, 513, 5000, 262000, 262115, 262116, 300000, 3000000};
     static const size_t pieces[] = {1000000, 4096, 33, 7};
     size_t capacity = 8 << 20;
     uint8_t *bytes = malloc(capacity);
@@ -277,8 +294,7 @@ static void frames_of_all_sizes_survive_any_cutting(void **state) {
         tide__outbox_init(&box, NULL);
         size_t pushed = 0;
         for (size_t i = 0; i < TIDE_COUNT(sizes); i++) {
-            tide__outbox_push(
-                &box, outgoing(TIDE_LANE_STORE, sizes[i] / 2 + 1, sizes[i] - sizes[i] / 2, i));
+            tide__outbox_push(&box, outgoing(TIDE_LANE_STORE, sizes[i] / 2 + 1, sizes[i] - sizes[i] / 2, i));
             tide__outbox_push(&box, outgoing(TIDE_LANE_BULK, sizes[i] + 1, 0, 100 + i));
             pushed += 2;
         }
@@ -325,8 +341,7 @@ static void system_frame_waits_for_one_fragment_at_most(void **state) {
     struct tide_frame frame;
     int64_t length = tide_frame_length(v[0].data, v[0].size, TIDE_FRAME_MAX);
     assert_int_equal(length, TIDE_FRAME_HEAD + 10);
-    assert_int_equal(tide_frame_parse((const uint8_t *)v[0].data + 4, (size_t)length - 4, &frame),
-                     0);
+    assert_int_equal(tide_frame_parse((const uint8_t *)v[0].data + 4, (size_t)length - 4, &frame), 0);
     assert_int_equal(frame.call, 2);
     tide__outbox_clear(&box, NULL, NULL);
 }
@@ -371,10 +386,8 @@ static void lanes_share_a_full_link_8_8_2_1(void **state) {
     tide__outbox_clear(&box, NULL, NULL);
 }
 
-static size_t fragment(uint8_t *out, uint8_t lane, uint64_t stream, uint64_t total, uint64_t offset,
-                       size_t size) {
-    struct tide_frame f = {
-        .kind = TIDE_FRAME_FRAGMENT, .lane = lane, .to = stream, .from = total, .call = offset};
+static size_t fragment(uint8_t *out, uint8_t lane, uint64_t stream, uint64_t total, uint64_t offset, size_t size) {
+    struct tide_frame f = {.kind = TIDE_FRAME_FRAGMENT, .lane = lane, .to = stream, .from = total, .call = offset};
     tide_frame_head(out, &f, size + 2);
     out[TIDE_FRAME_HEAD] = 0xc4;
     out[TIDE_FRAME_HEAD + 1] = (uint8_t)size;
@@ -528,7 +541,7 @@ static void the_smallest_ring_lets_every_frame_pass(void **state) {
     tide_limit(net_batch_bytes) = 1;
     tide_limit(net_quantum_bytes) = 64;
     tide__outbox_init(&box, NULL);
-    tide__outbox_push(&box, outgoing(TIDE_LANE_BULK, 300, 200 << 10, 1)); /* one unit of more than the ring */
+    tide__outbox_push(&box, outgoing(TIDE_LANE_BULK, 300, 200 << 10, 1));  /* one unit of more than the ring */
     tide__outbox_push(&box, outgoing(TIDE_LANE_STORE, 300, 700 << 10, 2)); /* three fragments */
     for (unsigned writes = 0; !tide__outbox_empty(&box); writes++) {
         assert_in_range(writes, 0, 3);
@@ -582,6 +595,7 @@ int main(void) {
         cmocka_unit_test(detector_is_more_patient_with_an_irregular_peer),
         cmocka_unit_test(detector_excuses_silence_of_its_own_standstill),
         cmocka_unit_test(hello_survives_the_wire),
+        cmocka_unit_test(hello_and_refusal_have_the_bytes_of_their_version),
         cmocka_unit_test(hello_refuses_what_is_not_a_hello),
         cmocka_unit_test(hello_refuses_every_truncation),
         cmocka_unit_test(frames_of_all_sizes_survive_any_cutting),
