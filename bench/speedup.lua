@@ -24,6 +24,7 @@ local opt = tide.options {
   gbit = {"rate of each node's card", default = 10},
   methods = {"how gradients travel, separated by commas", default = "no overlap,ps,ring,sfb,bytes,hybrid,overlap"},
   share = {"of what a card carries in a step, that `hybrid` and `overlap` use", default = 0.6},
+  images = {"images/s of one node, in place of the net's published rate on a Titan X", type = "number"},
   format = {"of dense values on the wire", default = "f32", choices = {"f32", "bf16", "f16"}},
 }
 
@@ -144,6 +145,8 @@ local NETS <const> = {
   {name = "inception-v3", layers = inception_v3(), batch = 32, images_per_s = 43.2},
   {name = "resnet-152", layers = resnet_152(), batch = 32, images_per_s = 40},
 }
+
+for _, net in ipairs(NETS) do net.images_per_s = opt.images or net.images_per_s end
 
 ---- a worker --------------------------------------------------------------------------------------------------------
 

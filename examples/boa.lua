@@ -9,6 +9,7 @@ local opt = tide.options {
   batch = {"examples of a step over all workers", default = 192}, steps = {"how many", default = 80},
   at = {"ms of a step besides its examples", default = 5.0}, per = {"ms of an example", default = 1.0},
   wander = {"steps after which everybody's speed goes to the next worker; 0: never", default = 0},
+  json = {"one JSON object instead of text", default = false},
 }
 local speeds <const> = {}
 for text in opt.speeds:gmatch "[^,]+" do
@@ -53,23 +54,32 @@ end
 tide.main(function()
   local cluster <close> = tide.cluster {nodes = #speeds}
   local run = cluster:start(job)
-  local settled = {}
-  print "step   ms   optimum  shares"
+  local quiet <const> = opt.json or tide.output.json
+  local settled, sum_s, best_s = {}, 0, 0
+  if not quiet then print "step   ms   optimum  shares" end
   for r in run:events "report" do
     local shares, slowest = {}, 0
     for _, w in ipairs(r.workers) do
       shares[w.rank], slowest = ("%d"):format(w.examples), math.max(slowest, w.compute_s)
     end
     assert(r.examples == opt.batch, "a step lacks examples")
+    sum_s, best_s = sum_s + slowest, best_s + optimum(r.n - 1)
     if r.n > opt.steps - 20 then settled[#settled + 1] = slowest end
     local since = opt.wander > 0 and (r.n - 1) % opt.wander or r.n - 1
-    if since < 12 or r.n == opt.steps then
+    if not quiet and (since < 12 or r.n == opt.steps) then
       print(("%4d %6.1f %6.1f  %s"):format(r.n, 1e3 * slowest, 1e3 * optimum(r.n - 1), table.concat(shares, " ")))
     end
   end
   run:wait()
-  print(("the slowest worker of the last 20 steps: median %.1f ms, the best split gives %.1f ms"):format(
-    1e3 * tide.k.quantile(settled, 0.5), 1e3 * optimum(opt.steps - 1)))
+  local median <const> = tide.k.quantile(settled, 0.5)
+  if quiet then -- over all steps, and over the last 20
+    print(tide.json.encode {schema = "tide.boa/1", policy = opt.policy, mean_ms = 1e3 * sum_s / opt.steps,
+                            best_mean_ms = 1e3 * best_s / opt.steps, end_ms = 1e3 * median,
+                            best_end_ms = 1e3 * optimum(opt.steps - 1)})
+  else
+    print(("the slowest worker of the last 20 steps: median %.1f ms, the best split gives %.1f ms"):format(1e3 * median,
+      1e3 * optimum(opt.steps - 1)))
+  end
   -- Every step added what one worker with the whole batch would have added.
   local sum = run.tables.model:pull({0})[1]
   assert(math.abs(sum - opt.steps) < 1e-2, "gradients are not weighted by examples: " .. sum)

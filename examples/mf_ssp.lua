@@ -26,6 +26,7 @@ local opt = tide.options {
   workers   = {"workers of each node", default = 2},
   seed      = {"of initial values, orders and stragglers", default = 1},
   chart     = {"file for the charts; -: they are printed, and nothing else", default = ".tide/mf_ssp.svg"},
+  json      = {"one JSON object a model instead of text and charts", default = false},
 }
 
 local all = opt.nodes * opt.workers
@@ -107,6 +108,15 @@ tide.main(function()
     local summary = run:wait()
     ages[i], wires[i] = {name = model, staleness = summary.staleness.columns}, summary.wire_bytes
     target = math.max(target, losses[i].points[opt.epochs][2]) -- all get there
+  end
+  if opt.json or tide.output.json then
+    for i, model in ipairs(models) do
+      print(tide.json.encode {schema = "tide.mf_ssp/1", model = model, by_second = losses[i].points,
+                              by_epoch = by_epoch[i].points, target = target,
+                              target_s = time_to(losses[i].points, target), staleness = ages[i].staleness,
+                              wire_bytes = wires[i]})
+    end
+    return
   end
   local charts = {
     {title = "Loss by time, straggler: " .. opt.straggler, x = "seconds", y = "loss of a cell", series = losses},

@@ -15,6 +15,7 @@ local opt = tide.options {
   slow = {"what is slow", default = "serve", choices = {"serve", "cpu", "link"}},
   mbit = {"bandwidth of a server's link, with --slow link", default = 100.0},
   cut = {"command that gives a server another bandwidth: its name and Mbit/s are added", default = ""},
+  json = {"one JSON object instead of text", default = false},
 }
 
 -- ResNet-50's tensors, each cut into rows that stand for 16,384 parameters. {first row, rows, parameters} of each.
@@ -171,5 +172,11 @@ tide.main(function()
     began = tide.now()
   end
   run:wait()
-  print(("%-12s before %6.1f ms  with a straggler %6.1f ms  at the end %6.1f ms"):format(opt.who, figures(times)))
+  local before <const>, straggling <const>, late <const> = figures(times)
+  if opt.json or tide.output.json then
+    return print(tide.json.encode {schema = "tide.psld/1", who = opt.who, factor = opt.factor, slow = opt.slow,
+                                   before_ms = before, straggler_ms = straggling, end_ms = late})
+  end
+  print(("%-12s before %6.1f ms  with a straggler %6.1f ms  at the end %6.1f ms"):format(opt.who, before, straggling,
+    late))
 end)
