@@ -6,7 +6,7 @@
  */
 #include "base/base.h"
 #include "kernels.h"
-#include "models/lda.h"
+#include "packages/lda/lda.h"
 #include "readers/bow.h"
 #include "readers/generate.h"
 #include "bench/report.h"

@@ -12,8 +12,16 @@
 #define TIDE_KERNEL_BUILD TIDE_VERSION
 #endif
 
+/* A kernel of this build, or of a package, whose plugin it loads; NULL with ENOENT, or why the plugin cannot be loaded.
+ */
 const struct tide_kernel *tide_kernel_find(const char *name);
-const struct tide_kernel *tide_kernel_at(size_t index); /* NULL past the end: for listings and help */
+/* NULL past the end: for listings and help. Loads all packages; leaves out those that are not installed. */
+const struct tide_kernel *tide_kernel_at(size_t index);
+
+/* ---- packages.c ---- */
+const struct tide_kernel *tide_kernel_of_packages(const char *name);
+const struct tide_kernel *tide_kernel_of_packages_at(size_t index);
+extern const struct tide_kernel_host tide_kernel_host; /* what modules are given */
 
 /* ---- backends: dense operations over device buffers; CPU always, CUDA when its module loads and finds a device ----
  */

@@ -4,6 +4,7 @@
 
 #include "base/watch.h"
 #include "tide/actor.h"
+#include "tide/package.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,7 +15,6 @@ _Noreturn void tide__assert_failed(const char *expression, const char *file, int
 #define TIDE_ASSERT(e) ((e) ? (void)0 : tide__assert_failed(#e, __FILE__, __LINE__))
 #define TIDE_LIKELY(e) __builtin_expect(!!(e), 1)
 #define TIDE_UNLIKELY(e) __builtin_expect(!!(e), 0)
-#define TIDE_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 /* A place where a build for tests breaks a rule on purpose when tide__mutant has its name (at first
  * TIDE_MUTANT of the environment): the tests must notice. */
 #ifdef TIDE_MUTANTS
@@ -68,16 +68,10 @@ void *tide_realloc_vital(void *memory, size_t size);
 void tide__memory_needed(size_t size);
 /* Asked before each allocation, true: there is no memory. NULL: nobody is asked. For the simulator. */
 extern bool (*tide__memory_refuses)(enum tide_memory_use use);
-void *tide_alloc(size_t size);
-void *tide_alloc_zero(size_t count, size_t size);
+/* For what stays: glibc before 2.38 does not use again what it gets back of these. A kernel's megabytes are workspaces.
+ */
 void *tide_alloc_aligned(size_t alignment, size_t size);
-void *tide_realloc(void *memory, size_t size);
-void tide_free(void *memory); /* of any of the above; NULL is fine */
 char *tide_strdup(const char *text);
-/* Aligned to cache lines: a kernel's, which takes and gives back megabytes in every call. Those of tide_alloc_aligned
- * are for what stays: glibc before 2.38 does not use again what it gets back of them. */
-void *tide_workspace_alloc(size_t size);
-void tide_workspace_free(void *workspace);
 /* Address space that is committed when touched (slabs, fiber stacks); NULL on failure. `guard`: lowest page faults. */
 void *tide_map(size_t size, bool guard);
 void tide_unmap(void *memory, size_t size);
@@ -124,17 +118,9 @@ static inline void tide_pause(void) {
 #endif
 }
 
-/* ---- random: xoshiro256++ streams (sequential) and a pure function of (seed, key, index) (initial values) ---- */
-struct tide_random {
-    uint64_t s[4];
-};
-void tide_random_seed(struct tide_random *random, uint64_t seed);
-uint64_t tide_random_next(struct tide_random *random);
-double tide_random_uniform(struct tide_random *random);                 /* [0, 1) */
-uint64_t tide_random_below(struct tide_random *random, uint64_t limit); /* unbiased; limit > 0 */
+/* ---- random: besides the streams of tide/package.h a pure function of (seed, key, index), for initial values ---- */
 /* Philox4x32-10: four words from counter (key, index) under `seed`. Same on every machine and device. */
 void tide_philox(uint64_t seed, uint64_t key, uint64_t index, uint32_t out[4]);
-uint64_t tide_mix64(uint64_t x); /* splitmix64 finaliser: a bijection */
 
 /* ---- hashing ---- */
 uint64_t tide_hash(const void *data, size_t size, uint64_t seed);  /* XXH3-64 */

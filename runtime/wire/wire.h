@@ -20,19 +20,6 @@ enum {
     TIDE_STRING_MAX = 1 << 20,
 };
 
-/* Typed arrays: msgpack ext codes. */
-enum tide_ext {
-    TIDE_F32 = 1,
-    TIDE_F64,
-    TIDE_F16,
-    TIDE_BF16,
-    TIDE_I32,
-    TIDE_I64,
-    TIDE_U64,
-    TIDE_U8,
-    TIDE_U32,
-    TIDE_U16
-};
 size_t tide_ext_element_size(int code); /* 0: unknown code */
 
 /* ---- writer: appends to a growing buffer; the first failure sticks ---- */

@@ -236,7 +236,7 @@ static int core_kernel(lua_State *L) {
     const char *name = luaL_checkstring(L, 1);
     const struct tide_kernel *kernel = tide_kernel_find(name);
     if (!kernel) {
-        return tide__lua_raisef(L, TIDE_ENOENT, "no kernel is named `%s`", name);
+        return tide__lua_raise(L, TIDE_ENOENT);
     }
     tide__lua_push_kernel(L, kernel);
     return 1;

@@ -27,12 +27,6 @@ struct loaded {
 static struct tide_lock lock;
 static struct loaded *all; /* under lock */
 
-static int give_way(void) {
-    return tide_fiber_current() ? tide_yield() : 0;
-}
-
-static const struct tide_kernel_host kernel_host = {.abi = TIDE_KERNEL_ABI, .yield = give_way};
-
 /* ---- what a module says of itself, checked ---- */
 
 static const char *check_kernel(const struct tide_kernel *k, char text[256]) {
@@ -146,7 +140,7 @@ static const char *open_copy(const void *bytes, size_t size, const struct tide_k
     if (!entry) {
         return "it has no function tide_kernel_module (tide/kernel.h)";
     }
-    *out = entry(&kernel_host);
+    *out = entry(&tide_kernel_host);
     return check_module(*out, text);
 }
 

@@ -10,7 +10,8 @@
 #ifndef TIDE_PUBLIC_KERNEL_H
 #define TIDE_PUBLIC_KERNEL_H
 
-#include "tide/actor.h" /* the codes of errors */
+#include "tide/actor.h"   /* the codes of errors */
+#include "tide/package.h" /* memory, random streams, arguments */
 
 #ifdef __cplusplus
 extern "C" {
@@ -50,7 +51,7 @@ struct tide_draws {
 struct tide_tensor {
     void *data;
     size_t rows, columns;
-    uint8_t type; /* f32 = 1, f64 = 2, i32 = 5, i64 = 6, u64 = 7, u8 = 8, u32 = 9, u16 = 10 */
+    uint8_t type; /* enum tide_ext */
 };
 
 enum tide_parameter_type { TIDE_NUMBER, TIDE_TEXT, TIDE_TENSOR, TIDE_ROWS, TIDE_FLAG, TIDE_DRAWS };

@@ -7,7 +7,7 @@
  */
 #include "base/base.h"
 #include "kernels.h"
-#include "models/lda.h"
+#include "packages/lda/lda.h"
 #include "wire/wire.h"
 
 #include <math.h>

@@ -1,11 +1,11 @@
 /*
- * Rare words' topics in lists (lda_lists.c, lda_light.c): what is drawn with them is what is drawn
+ * Rare words' topics in lists (lists.c, light.c): what is drawn with them is what is drawn
  * with rows of n_kw, bit for bit, also where others' tokens are in the lists; lists that do not
  * hold the tokens are refused.
  */
 #include "base/base.h"
 #include "kernels.h"
-#include "models/lda.h"
+#include "packages/lda/lda.h"
 #include "wire/wire.h"
 
 #include <setjmp.h>

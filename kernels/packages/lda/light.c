@@ -13,10 +13,8 @@
  * its tokens' topics, a number a token, whoever's documents they are in; its counts are made of it
  * in a hash table. What is drawn is the same.
  */
-#include "models/lda.h"
-
-#include "arguments.h"
-#include "kernels.h"
+#include "lda.h"
+#include "mutant.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,5 @@
 /* Arguments, alias tables and gamma functions of the topic models' kernels; see lda.h. */
-#include "models/lda.h"
-
-#include "arguments.h"
+#include "lda.h"
 
 #include <math.h>
 

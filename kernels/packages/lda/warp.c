@@ -11,10 +11,7 @@
  * The tokens of a word lie in `parts` runs, those of each part of the documents, in the order of
  * documents; their order is the same however documents are cut.
  */
-#include "models/lda.h"
-
-#include "arguments.h"
-#include "kernels.h"
+#include "lda.h"
 
 #include <math.h>
 #include <string.h>

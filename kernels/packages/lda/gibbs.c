@@ -7,11 +7,7 @@
  * have one order and no product is fused into one (-ffp-contract=off), so every instruction set
  * gives the same bits.
  */
-#include "models/lda.h"
-
-#include "arguments.h"
-#include "tensor/isa.h"
-#include "kernels.h"
+#include "lda.h"
 
 #include <string.h>
 

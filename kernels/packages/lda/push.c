@@ -2,10 +2,7 @@
  * lda_push: adds what a worker has changed in rows of a table: single columns where few of a row
  * have changed and the table takes them, else whole rows of differences.
  */
-#include "models/lda.h"
-
-#include "arguments.h"
-#include "kernels.h"
+#include "lda.h"
 
 #include <string.h>
 

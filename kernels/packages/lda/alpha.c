@@ -5,10 +5,7 @@
  * - psi(A)]. psi(n + a) - psi(a) is 1/a + .. + 1/(a + n - 1): a term a token as it is counted.
  * Terms are whole numbers of 2^-20, so sums have one value in whatever order they are made.
  */
-#include "models/lda.h"
-
-#include "arguments.h"
-#include "kernels.h"
+#include "lda.h"
 
 #include <math.h>
 

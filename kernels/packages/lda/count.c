@@ -3,10 +3,7 @@
  * tokens), lda_arrange (the order of words within documents, for lda_warp), lda_keep (topics as
  * rows of a table).
  */
-#include "models/lda.h"
-
-#include "arguments.h"
-#include "kernels.h"
+#include "lda.h"
 
 #include <string.h>
 

@@ -3,10 +3,7 @@
  * 2004, of one state) and lda_together (in how many documents words stand together: coherence,
  * Mimno et al. 2011; Roeder, Both, Hinneburg 2015).
  */
-#include "models/lda.h"
-
-#include "arguments.h"
-#include "kernels.h"
+#include "lda.h"
 
 #include <math.h>
 

@@ -4,10 +4,7 @@
  * b). The first sum is kept for a word and corrected in O(1) a token, the second has the document's
  * topics.
  */
-#include "models/lda.h"
-
-#include "arguments.h"
-#include "kernels.h"
+#include "lda.h"
 
 #include <string.h>
 

@@ -13,8 +13,11 @@
 #ifndef TIDE_LDA_H
 #define TIDE_LDA_H
 
-#include "base/base.h"
-#include "kernel.h"
+#include "tide/kernel.h"
+
+#define TIDE_KERNEL(name) extern const struct tide_kernel tide_kernel_##name;
+#include "kernels.def"
+#undef TIDE_KERNEL
 
 enum { LDA_LANES = 16, LDA_TOPICS_MOST = 1 << 24, LDA_U16 = 10, LDA_U32 = 9 };
 

@@ -4,10 +4,7 @@
  * `score` a document is shuffled by its stream, the first half fits theta and the second is
  * predicted: document completion (Wallach, Murray, Salakhutdinov, Mimno, ICML 2009, section 5.1).
  */
-#include "models/lda.h"
-
-#include "arguments.h"
-#include "kernels.h"
+#include "lda.h"
 
 #include <math.h>
 #include <string.h>

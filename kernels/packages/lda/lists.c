@@ -4,10 +4,7 @@
  * token lies in the lists), lda_list (topics to the lists). A list has a number a token, so a
  * topic that a word does not have costs nothing, whatever the number of topics.
  */
-#include "models/lda.h"
-
-#include "arguments.h"
-#include "kernels.h"
+#include "lda.h"
 
 /* ---- lda_places ---- */
 
