@@ -716,8 +716,8 @@ function tide_trials_result:table() end
 ---@param n integer
 function tide.dense(n) end
 
----Any 64-bit keys; a table over its limit refuses new ones.
----@param o? {limit?: integer}
+---Any 64-bit keys. A table over its limit refuses new ones, or has them take the place of others (`evict`).
+---@param o? {limit?: integer, admit?: {after: integer}, expire?: {unused: string|number}, evict?: "lfu"}
 function tide.hashed(o) end
 
 ---Rows begin as zeros.

@@ -11,6 +11,7 @@
 #include "store/checkpoint/node_part.h"
 #include "store/clocked/clocked.h"
 #include "store/core/catalog.h"
+#include "store/forget/hand.h"
 #include "store/operation/shard.h"
 #include "store/replica/async_replication.h"
 #include "store/slots/move.h"
@@ -19,9 +20,9 @@ enum { STORE_MESSAGES_MAX = 1 << 20, STORE_BYTES_MAX = 1 << 30 };
 
 /* In the order in which they end their turns. Of members they hear in the opposite one: what lies on a dead
  * node is counted before slots move, and rows are given up after. */
-static const struct tide__technique *const techniques[] = {
-    &tide__plain,      &tide__relocating, &tide__slots,   &tide__checkpoints,
-    &tide__replicated, &tide__hot_keys,   &tide__clocked, NULL};
+static const struct tide__technique *const techniques[] = {&tide__plain,       &tide__relocating, &tide__slots,
+                                                           &tide__checkpoints, &tide__replicated, &tide__hot_keys,
+                                                           &tide__clocked,     &tide__forgetful,  NULL};
 
 static const struct tide__handlers handlers[TIDE__OP_COUNT] = {
 #define TIDE__MESSAGE(name, on_cast, on_call, what) [TIDE__OP_##name] = {.cast = on_cast, .call = on_call},

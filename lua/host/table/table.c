@@ -62,6 +62,7 @@ static void push_table(lua_State *L, struct tide_table *table) {
 
 static const char *const init_names[] = {"zero", "uniform", "normal", "xavier", NULL};
 static const char *const update_names[] = {"add", "assign", "sgd", "adagrad", "adam", "momentum", "nesterov", NULL};
+static const char *const evict_names[] = {"none", "lfu", NULL};
 static const char *const slot_names[] = {"hash", "range", NULL};
 static const char *const clients_names[] = {"write", "read", "none", NULL};
 const char *const tide__lua_durability_names[] = {"", "none", "strict", "window", NULL};
@@ -127,7 +128,16 @@ static void read_keys(lua_State *L, struct tide_table_options *o) {
     }
     o->keys = dense ? TIDE_KEYS_DENSE : TIDE_KEYS_HASHED;
     *(dense ? &o->key_count : &o->key_limit) = (uint64_t)count;
-    lua_pop(L, 1);
+    const double after = number_of(L, 0, "admit_after", 0), unused = number_of(L, 0, "unused_ns", 0);
+    if (!(after >= 0 && after <= TIDE_ADMIT_MOST && unused >= 0 && unused < 9e18)) {
+        luaL_error(L, "table: admit_after or unused_ns is out of range");
+    }
+    o->admit_after = (uint8_t)after;
+    o->unused_ns = (uint64_t)unused;
+    if (lua_getfield(L, -1, "evict") != LUA_TNIL) {
+        o->evict = choice(L, "evict", luaL_checkstring(L, -1), evict_names);
+    }
+    lua_pop(L, 2);
 }
 
 static void read_init(lua_State *L, struct tide_table_options *o) {
@@ -734,6 +744,22 @@ static int table_rate(lua_State *L) {
     return 1;
 }
 
+/* Into the field `keys` of the table on top. */
+static void push_forgetting(lua_State *L, const struct tide_table_options *o) {
+    lua_getfield(L, -1, "keys");
+    if (o->admit_after) {
+        tide__lua_set_integer(L, "admit_after", o->admit_after);
+    }
+    if (o->unused_ns) {
+        tide__lua_set_integer(L, "unused_ns", o->unused_ns);
+    }
+    if (o->evict) {
+        lua_pushstring(L, evict_names[o->evict & 1]);
+        lua_setfield(L, -2, "evict");
+    }
+    lua_pop(L, 1);
+}
+
 static void push_spec(lua_State *L, const struct tide_table_options *o) {
     static const int init_values[] = {0, 2, 1, 2};
     lua_createtable(L, 0, 8);
@@ -744,6 +770,7 @@ static void push_spec(lua_State *L, const struct tide_table_options *o) {
     bool dense = o->keys == TIDE_KEYS_DENSE;
     double keys = (double)(dense ? o->key_count : o->key_limit);
     push_kind(L, "keys", dense ? "dense" : "hashed", &keys, 1);
+    push_forgetting(L, o);
     double init[2] = {(double)o->init_a, (double)o->init_b};
     push_kind(L, "init", init_names[o->init & 3], init, init_values[o->init & 3]);
     push_kind(L, "update", update_names[o->update < TIDE_COUNT(update_names) - 1 ? o->update : 0], NULL, 0);

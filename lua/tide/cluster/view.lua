@@ -106,7 +106,7 @@ end
 local SUMMED <const> = {
   "pulls_local", "pulls_remote", "pushes_local", "pushes_remote", "served_pulls", "served_pushes", "queued",
   "forwarded", "messages_out", "bytes_out", "bytes_in", "not_finite", "rows", "memory_bytes", "localized",
-  "relocated_in", "relocated_out", "location_used", "location_stale", "surprises",
+  "relocated_in", "relocated_out", "location_used", "location_stale", "surprises", "not_admitted", "evicted", "expired",
 }
 
 local function local_share(row)

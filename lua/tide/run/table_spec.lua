@@ -126,15 +126,65 @@ local function read_durability(spec)
   end
 end
 
+-- Tables whose rows may go: what does not work with them yet.
+local function check_forgetting(spec)
+  local k <const> = spec.keys
+  local what <const> = k.evict and "evict" or k.admit_after and "admit" or k.unused_ns and "expire"
+  if not what then return end
+  local function only(holds, format, ...)
+    if not holds then refuse(3, "`%s` of tide.hashed works with %s in this version", what, format:format(...)) end
+  end
+  only((spec.technique or "static") == "static", "technique static, not `%s`", spec.technique)
+  only((spec.replicas or 0) == 0, "replicas = 0, not %s", spec.replicas)
+  only((spec.consistency or "sequential") == "sequential", "consistency sequential, not `%s`", spec.consistency)
+end
+
 ---Keys 0 .. n-1.
 ---@param n integer
 function table_spec.dense(n) return {"dense", count(n, "the key count of tide.dense")} end
 
----Any 64-bit keys; a table over its limit refuses new ones.
----@param o? {limit?: integer}
+local UNUSED_MOST <const> = 3650 * 86400
+
+-- The number of pushes, or of seconds, in a field of tide.hashed that is a table of one field.
+local function only_field(o, name, field)
+  local value <const> = o[name]
+  if value == nil then return nil end
+  if type(value) ~= "table" or value[field] == nil then
+    refuse(3, "`%s` of tide.hashed is %s = {%s = ..}", name, name, field)
+  end
+  script.check_fields("T0204", ("`%s` of tide.hashed"):format(name), value, {[field] = true})
+  return value[field]
+end
+
+-- Which keys have rows: docs/guides/large-tables.md. Into the fields that core.table takes.
+local function read_forgetting(o, keys)
+  local after <const>, unused <const> = only_field(o, "admit", "after"), only_field(o, "expire", "unused")
+  if after ~= nil then
+    keys.admit_after = math.tointeger(after)
+    if not keys.admit_after or after < 2 or after > 15 then refuse(3, "admit.after is %s, not 2 to 15", after) end
+  end
+  if unused ~= nil then
+    local seconds <const>, why <const> = units.parse_duration(unused)
+    if not seconds then refuse(3, "expire.unused: %s", why) end
+    if seconds < 1 or seconds > UNUSED_MOST then refuse(3, "expire.unused is `%s`, not 1s to 3650d", unused) end
+    keys.unused_ns = math.tointeger(math.floor(seconds * 1e9 + 0.5))
+  end
+  if o.evict ~= nil and o.evict ~= "lfu" then
+    refuse(3, '`evict` of tide.hashed is `%s`; there is "lfu"', o.evict)
+  end
+  keys.evict = o.evict
+  if (after ~= nil or o.evict) and not o.limit then
+    refuse(3, "`%s` of tide.hashed needs a limit: tide.hashed {limit = 1e6, ..}", o.evict and "evict" or "admit")
+  end
+  return keys
+end
+
+---Any 64-bit keys. A table over its limit refuses new ones, or has them take the place of others (`evict`).
+---@param o? {limit?: integer, admit?: {after: integer}, expire?: {unused: string|number}, evict?: "lfu"}
 function table_spec.hashed(o)
-  if o ~= nil then script.check_fields("T0204", "tide.hashed", o, {limit = true}) end
-  return {"hashed", o and o.limit and count(o.limit, "the limit of tide.hashed") or 0}
+  o = o or {}
+  script.check_fields("T0204", "tide.hashed", o, {limit = true, admit = true, expire = true, evict = true})
+  return read_forgetting(o, {"hashed", o.limit and count(o.limit, "the limit of tide.hashed") or 0})
 end
 
 -- Initial values: pure functions of the table's seed and the key.
@@ -206,6 +256,7 @@ function table_spec.new(fields)
   if spec.shared and spec.consistency ~= nil and spec.consistency ~= "sequential" then
     refuse(2, "a shared table has no clocks, which count the workers of one run")
   end
+  check_forgetting(spec)
   read_durability(spec)
   local copied <const> = (spec.replicas or 0) > 0
   if spec.durability and (spec.durability ~= "none") ~= copied then

@@ -40,6 +40,13 @@ function table_show.text(name, parts, o)
         units.format_size(part.unreplicated_most), units.format_size(part.unreplicated_bound), part.lost_updates)
     end
   end
+  for _, part in ipairs(parts) do
+    local gone <const> = {part.not_admitted or 0, part.evicted or 0, part.expired or 0}
+    if gone[1] + gone[2] + gone[3] > 0 then
+      lines[#lines + 1] = ("%s: %d pushes not admitted, %d keys evicted, %d expired"):format(part.node,
+        table.unpack(gone))
+    end
+  end
   if s then lines[#lines + 1] = "\n" .. staleness.text(s, o) end
   return table.concat(lines, "\n")
 end

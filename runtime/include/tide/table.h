@@ -13,6 +13,11 @@ struct tide_table;
 enum { TIDE_SLOTS = 4096 }; /* of a table */
 
 enum tide_keys { TIDE_KEYS_DENSE, TIDE_KEYS_HASHED };
+/* Which row of a hashed table makes room for a new key: none; the least frequently used. */
+enum tide_evict { TIDE_EVICT_NONE, TIDE_EVICT_LFU };
+enum { TIDE_ADMIT_MOST = 15 };
+#define TIDE_UNUSED_NS_MIN UINT64_C(1000000000)
+#define TIDE_UNUSED_NS_MAX (UINT64_C(3650) * 86400 * 1000000000)
 enum tide_slots { TIDE_SLOTS_HASH, TIDE_SLOTS_RANGE };
 enum tide_init { TIDE_INIT_ZERO, TIDE_INIT_UNIFORM, TIDE_INIT_NORMAL, TIDE_INIT_XAVIER };
 enum tide_update {
@@ -102,7 +107,13 @@ struct tide_table_options {
     uint8_t clients;    /* enum tide_clients: what processes that are no nodes may do */
     bool refuse_nan;    /* a push with a NaN or infinity fails with ENAN; else it is counted and applied */
     uint64_t key_count; /* dense: keys 0..key_count-1 */
-    uint64_t key_limit; /* hashed: most keys per node, copies included; EFULL beyond; 0: no limit */
+    uint64_t key_limit; /* hashed: most keys per node, copies included; EFULL beyond, unless `evict`; 0: no limit */
+    /* Hashed, technique static, sequential and without copies: which keys have rows (docs/guides/large-tables.md). A
+     * key gets one by its `admit_after`th push (0, 2 .. TIDE_ADMIT_MOST; needs key_limit); a row that was not accessed
+     * for `unused_ns` goes (0: never; TIDE_UNUSED_...); at the limit a new key takes the place of another (`evict`:
+     * enum tide_evict). Pushes of other keys are answered, counted and dropped. */
+    uint8_t admit_after, evict;
+    uint64_t unused_ns;
     uint32_t width;
     float init_a, init_b;
     /* sgd: lr. adagrad: lr, epsilon (default 1e-10), initial sum. adam: lr, beta1 0.9, beta2 0.999, epsilon 1e-8.
@@ -308,6 +319,8 @@ struct tide_table_stats {
     uint64_t relocate_hist[TIDE_RELOCATE_BUCKETS]; /* rows by that time: [0] below 512 ns, then two an octave */
     uint64_t location_used, location_stale; /* of this node: went straight to where they were last; were not there */
     uint64_t surprises;                     /* relocation messages that should not exist: ignored */
+    uint64_t not_admitted;                  /* pushed rows that a table that forgets dropped */
+    uint64_t evicted, expired;              /* rows that made room for others; that were not used */
     /* durability window. As home: bytes of rows with answered changes that are not on all copies, most ever, the bound.
      * As origin: pushes of this node's workers that may have died with the homes that had answered them. */
     uint64_t unreplicated, unreplicated_most, unreplicated_bound, lost_updates;

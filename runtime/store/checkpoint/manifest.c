@@ -29,7 +29,7 @@ static void write_options(struct tide_writer *w, const struct tide_table_options
                              (double)o->beta2,  (double)o->epsilon, (double)o->sum_init};
     char consistency[TIDE_CONSISTENCY_TEXT];
     tide_consistency_print(&o->consistency, consistency);
-    tide_write_map(w, 21);
+    tide_write_map(w, 25);
     tide_write_text(w, "consistency");
     tide_write_text(w, consistency);
     field_uint(w, "cache_bytes", o->cache_bytes);
@@ -50,6 +50,9 @@ static void write_options(struct tide_writer *w, const struct tide_table_options
     field_uint(w, "clients", o->clients);
     field_uint(w, "key_count", o->key_count);
     field_uint(w, "key_limit", o->key_limit);
+    field_uint(w, "admit_after", o->admit_after);
+    field_uint(w, "unused_ns", o->unused_ns);
+    field_uint(w, "evict", o->evict);
     field_uint(w, "width", o->width);
     field_hex(w, "seed", o->seed);
     tide_write_text(w, "numbers");
@@ -272,6 +275,11 @@ static void parse_options(struct fields *f, struct tide_table_options *o) {
     o->refuse_nan = get_uint(f, "refuse_nan", 1) != 0;
     o->key_count = get_uint(f, "key_count", UINT64_MAX);
     o->key_limit = get_uint(f, "key_limit", UINT64_MAX);
+    if (tide_read_field(&f->map, "admit_after", &copies)) { /* in earlier versions keys stayed */
+        o->admit_after = (uint8_t)get_uint(f, "admit_after", UINT8_MAX);
+        o->unused_ns = get_uint(f, "unused_ns", UINT64_MAX);
+        o->evict = (uint8_t)get_uint(f, "evict", UINT8_MAX);
+    }
     o->width = (uint32_t)get_uint(f, "width", UINT32_MAX);
     o->seed = get_hex(f, "seed");
     struct tide_reader r = field(f, "numbers");

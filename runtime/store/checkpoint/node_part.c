@@ -202,7 +202,8 @@ static bool rows_removed(struct tide_store *store) {
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_acquire);
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_at(store, id);
-        any = any || (table && atomic_load_explicit(&table->rows_removed, memory_order_relaxed));
+        any = any || (table && (atomic_load_explicit(&table->rows_removed, memory_order_relaxed) ||
+                                table->options.evict || table->options.unused_ns)); /* rows go all the time */
     }
     return any;
 }

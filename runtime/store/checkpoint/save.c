@@ -11,6 +11,7 @@
  * of the caller, never on the I/O thread.
  */
 #include "store/replica/replica.h"
+#include "store/rows/forget.h"
 #include "store/checkpoint/save.h"
 #include "wire/safetensors.h"
 
@@ -22,6 +23,19 @@ static const char *const rule_names[] = {"add", "assign", "sgd", "adagrad", "ada
 
 const char *tide__rule_name(uint8_t rule) {
     return rule_names[rule];
+}
+
+void tide__save_about(const struct tide_table *table, struct tide__save_about *about) {
+    const unsigned epoch = table->forget ? atomic_load_explicit(&table->forget->epoch, memory_order_relaxed) : 0;
+    (void)snprintf(about->seed, sizeof about->seed, "%llu", (unsigned long long)table->options.seed);
+    (void)snprintf(about->epoch, sizeof about->epoch, "%u", epoch);
+    const struct tide_safetensors_pair pairs[] = {{"tide.table", table->name},
+                                                  {"tide.rule", rule_names[table->options.update]},
+                                                  {"tide.seed", about->seed},
+                                                  {"tide.version", TIDE_VERSION},
+                                                  {"tide.epoch", about->epoch}};
+    memcpy(about->pairs, pairs, sizeof pairs);
+    about->count = TIDE_COUNT(pairs) - !table->forget;
 }
 
 size_t tide__parts_of(const struct tide_table *table, struct tide__part parts[TIDE__PARTS_MAX]) {
@@ -36,6 +50,10 @@ size_t tide__parts_of(const struct tide_table *table, struct tide__part parts[TI
         parts[count++] = (struct tide__part){.name = "state.m", .offset = width, .floats = width};
         parts[count++] = (struct tide__part){.name = "state.v", .offset = 2 * width, .floats = width};
         parts[count++] = (struct tide__part){.name = "state.step", .offset = 3 * width, .floats = 1};
+    }
+    if (table->forget) {
+        parts[count++] =
+            (struct tide__part){.name = "state.use", .offset = table->row_floats - 1, .floats = 1, .is_use = true};
     }
     return count;
 }
@@ -255,12 +273,8 @@ static bool complete(const struct tide_table *table, const struct keys *keys) {
 static int write_header(struct tide_table *table, struct tide_port *port, struct tide_file *file, const char *path,
                         const struct keys *keys, struct tide__part *parts, size_t part_count, uint64_t *keys_at) {
     struct tide_safetensor tensors[TIDE__PARTS_MAX + 1];
-    char seed[32];
-    (void)snprintf(seed, sizeof seed, "%llu", (unsigned long long)table->options.seed);
-    const struct tide_safetensors_pair metadata[] = {{"tide.table", table->name},
-                                                     {"tide.rule", rule_names[table->options.update]},
-                                                     {"tide.seed", seed},
-                                                     {"tide.version", TIDE_VERSION}};
+    struct tide__save_about about;
+    tide__save_about(table, &about);
     memset(tensors, 0, sizeof tensors);
     for (size_t i = 0; i < part_count; i++) {
         tensors[i] = (struct tide_safetensor){
@@ -273,7 +287,7 @@ static int write_header(struct tide_table *table, struct tide_port *port, struct
     }
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    int code = tide_safetensors_header(tensors, count, metadata, TIDE_COUNT(metadata), &w, NULL);
+    int code = tide_safetensors_header(tensors, count, about.pairs, about.count, &w, NULL);
     code = code ? code : write_file(port, file, path, w.data, w.size, 0);
     for (size_t i = 0; i < part_count; i++) {
         parts[i].at = w.size + tensors[i].begin;
@@ -430,6 +444,8 @@ int tide__save_check(const struct tide_table *table, const char *path, const str
                              (unsigned long long)*count, parts[i].floats);
         }
         parts[i].at = s->data + t->begin;
+        const char *epoch = parts[i].is_use ? tide_safetensors_metadata(s, "tide.epoch") : NULL;
+        parts[i].epoch = epoch ? (uint16_t)strtoul(epoch, NULL, 10) : 0;
     }
     if (keys && (keys->dtype != TIDE_DTYPE_U64 || keys->rank != 1 || keys->shape[0] != *count)) {
         return tide_fail(TIDE_EMISMATCH, "'%s': tensor 'keys' is not U64 [%llu]", path, (unsigned long long)*count);
@@ -503,6 +519,9 @@ int tide__save_read(struct tide_table *table, struct tide_port *port, struct tid
             const size_t bytes = parts[p].floats * sizeof(float);
             code = read_file(port, file, path, loose, got * bytes, parts[p].at + i * bytes);
             put_part(&parts[p], rows, floats, got, loose);
+            for (size_t j = 0; j < got && parts[p].is_use; j++) {
+                tide__use_shift(table, rows + j * floats, parts[p].epoch);
+            }
         }
         code = code ? code : tide__operate(table, TIDE__PUSH, true, keys, got, NULL, rows, NULL);
     }

@@ -85,12 +85,8 @@ static int write_head(struct tide__columns *c, struct tide__blocks *b, const voi
                       size_t *count) {
     struct tide_table *table = c->table;
     struct tide_safetensor tensors[TIDE__PARTS_MAX + 1];
-    char seed[32];
-    (void)snprintf(seed, sizeof seed, "%llu", (unsigned long long)table->options.seed);
-    const struct tide_safetensors_pair metadata[] = {{"tide.table", table->name},
-                                                     {"tide.rule", tide__rule_name(table->options.update)},
-                                                     {"tide.seed", seed},
-                                                     {"tide.version", TIDE_VERSION}};
+    struct tide__save_about about;
+    tide__save_about(table, &about);
     memset(tensors, 0, sizeof tensors);
     for (size_t p = 0; p < c->part_count; p++) {
         tensors[p] = (struct tide_safetensor){
@@ -105,7 +101,7 @@ static int write_head(struct tide__columns *c, struct tide__blocks *b, const voi
     sizes[c->part_count] = c->count * sizeof *c->keys;
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    int code = tide_safetensors_header(tensors, *count, metadata, TIDE_COUNT(metadata), &w, NULL);
+    int code = tide_safetensors_header(tensors, *count, about.pairs, about.count, &w, NULL);
     if (!code) {
         tide__blocks_write(b, w.data, w.size);
     }
@@ -263,23 +259,24 @@ static void walk_dense(struct tide__walk *walk, struct tide__columns *c, uint32_
 }
 
 /* The latch is let go after each batch. Entries move when the slot grows: then it is gone through
- * from the begin, and what is taken is passed over. Entries of a slot that was emptied meanwhile
- * are made taken. */
+ * from the begin, and what is taken is passed over. When a key goes, entries move to before the place
+ * the walk has come to: then it goes back to them (tide__hashed_remove). Entries of a slot that was
+ * emptied meanwhile are made taken. */
 static void walk_hashed(struct tide__walk *walk, struct tide__columns *c, uint32_t number) {
     struct tide__slot *slot = &c->table->slots[number];
-    uint32_t at = 0, capacity = 0;
-    bool more = true;
+    bool more = true, begun = false;
     while (more) {
         const bool room = make_room(walk, c);
         size_t copied = 0, words = 0;
         tide_lock(&slot->latch);
         struct tide__hash *hash = atomic_load_explicit(&slot->index, memory_order_relaxed);
-        if (hash && hash->capacity != capacity) {
-            at = 0;
-            capacity = hash->capacity;
+        if (hash && !begun) {
+            hash->walked = 0; /* of a new one, too */
+            begun = true;
         }
-        while (hash && at < capacity && words < tide_limit(store_checkpoint_batch_words) &&
+        while (hash && hash->walked < hash->capacity && words < tide_limit(store_checkpoint_batch_words) &&
                copied < tide_limit(store_checkpoint_batch_rows) && !(room && c->count == c->capacity)) {
+            const uint32_t at = hash->walked++;
             atomic_uint_fast64_t *word = &hash->entries[at].word;
             uint64_t old;
             words++;
@@ -289,9 +286,8 @@ static void walk_hashed(struct tide__walk *walk, struct tide__columns *c, uint32
                 }
                 copied += visit(c, word, old, hash->entries[at].key, writes(c->table, number));
             }
-            at++;
         }
-        more = hash && at < capacity;
+        more = hash && hash->walked < hash->capacity;
         tide_unlock(&slot->latch);
         pace(walk, words * WORD_BYTES + copied * c->table->row_floats * sizeof(float));
     }

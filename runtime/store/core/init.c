@@ -49,8 +49,12 @@ void tide__row_init(const struct tide_table_options *options, uint64_t key, floa
         random_values(options, key, row);
     }
     size_t state = full ? tide__rule_state(options->update, options->width) : 0;
+    const size_t floats = tide__row_floats(options);
     float first = options->update == TIDE_UPDATE_ADAGRAD ? options->sum_init : 0.0f;
     for (size_t i = 0; i < state; i++) {
         row[options->width + i] = first;
+    }
+    if (full && floats > options->width + state) {
+        row[floats - 1] = 0.0f; /* no use yet */
     }
 }

@@ -27,6 +27,7 @@ struct tide_store {
     _Atomic(struct tide_table *) tables[TIDE__TABLES_MAX]; /* by place */
     atomic_uint table_count;                               /* places up to this */
     atomic_uint table_epoch, table_readers[2];             /* table_drop.c */
+    atomic_uint forgetting;                                /* tables that do (forget.h) */
     struct tide__pending_table pending;
     struct tide_lock runs_lock;       /* clock.h; of the list, and of how many hold a run */
     _Atomic(struct tide__run *) runs; /* taken out by the I/O thread */
@@ -46,6 +47,7 @@ struct tide_store {
     bool tables_removed;             /* since the last generation: the next one must be full */
     uint64_t drop_at;                /* when what is dropped is looked at again */
     uint64_t drop_timer;             /* id; 0: none */
+    uint64_t hand_at;                /* forget/hand.c: when it looks again */
     atomic_uint_fast64_t busy_ns, served_keys, served_messages; /* load.c; any thread reads */
     uint8_t member_state[65536];                                /* 1 + state, 0: never seen */
     unsigned members_end;  /* above the highest member that was ever seen; clients apart */

@@ -6,7 +6,7 @@
 
 #define WINDOW_NS (TIDE_SECOND / 20)
 enum { WINDOW_BYTES = 64 << 20 };
-enum { KEY_COUNT_MAX_LOG2 = 48, RUN_FIELDS = 3 };
+enum { KEY_COUNT_MAX_LOG2 = 48, RUN_FIELDS = 3, FORGET_FIELDS = 3, KEYS_FORGET = 4 /* a bit of keys */ };
 
 static int bad_options(const struct tide_table_options *o, const char *what) {
     return tide_fail(TIDE_EINVAL, "table '%s': %s", o->name ? o->name : "", what);
@@ -51,7 +51,8 @@ static int check_durability(struct tide_table_options *o) {
 }
 
 int tide__hot_check(const struct tide_table_options *o) {
-    const char *what = o->consistency.model != TIDE_SEQUENTIAL ? "it has clocks, and with them copies of its own"
+    const char *what = o->admit_after || o->unused_ns || o->evict ? "its rows may go (admit, expire, evict)"
+                       : o->consistency.model != TIDE_SEQUENTIAL  ? "it has clocks, and with them copies of its own"
                        : o->replicas ? "its rows have copies for the case of a death (replicas)"
                        : tide__rule_is_serial(o->update) || o->update == TIDE_UPDATE_ASSIGN
                            ? "updates by adam, momentum, nesterov and assign do not add up: they run at "
@@ -60,6 +61,32 @@ int tide__hot_check(const struct tide_table_options *o) {
     return what ? tide_fail(TIDE_EUNSUPPORTED,
                             "keys of table '%s' cannot be shared: %s. Use technique static or "
                             "relocate",
+                            o->name, what)
+                : 0;
+}
+
+static int check_forget(struct tide_table_options *o) {
+    if (!o->admit_after && !o->unused_ns && !o->evict) {
+        return 0;
+    }
+    if (o->keys != TIDE_KEYS_HASHED) {
+        return bad_options(o, "admit, expire and evict are of hashed keys");
+    }
+    if (o->admit_after == 1 || o->admit_after > TIDE_ADMIT_MOST || o->evict > TIDE_EVICT_LFU) {
+        return bad_options(o, "keys are admitted after 2 to 15 pushes, and evict is none or lfu");
+    }
+    if (o->unused_ns && (o->unused_ns < TIDE_UNUSED_NS_MIN || o->unused_ns > TIDE_UNUSED_NS_MAX)) {
+        return bad_options(o, "rows expire after 1 second to 3650 days without use");
+    }
+    if (!o->key_limit && (o->admit_after || o->evict)) {
+        return bad_options(o, "admit and evict need a limit of keys");
+    }
+    const char *what = tide_technique_relocates(o->technique) || o->technique == TIDE_REPLICATE
+                           ? "technique static alone"
+                       : o->replicas                             ? "rows without copies (replicas = 0)"
+                       : o->consistency.model != TIDE_SEQUENTIAL ? "consistency sequential alone"
+                                                                 : NULL;
+    return what ? tide_fail(TIDE_EUNSUPPORTED, "table '%s': admit, expire and evict work with %s in this version",
                             o->name, what)
                 : 0;
 }
@@ -120,6 +147,7 @@ int tide__options_check(struct tide_table_options *o) {
         }
     }
     code = tide__consistency_check(o);
+    code = code ? code : check_forget(o);
     return code || (o->technique != TIDE_REPLICATE && o->technique != TIDE_INTENT) ? code : tide__hot_check(o);
 }
 
@@ -130,7 +158,7 @@ static const char *const keys_words[] = {"dense", "hashed"}, *const slots_words[
                          *const wire_words[] = {"f32", "f16", "bf16"},
                          *const technique_words[] = {"static", "relocate", "replicate", "intent"},
                          *const durability_words[] = {"default", "none", "strict", "window"},
-                         *const clients_words[] = {"write", "read", "none"},
+                         *const clients_words[] = {"write", "read", "none"}, *const evict_words[] = {"none", "lfu"},
                          *const order_words[] = {"clock", "magnitude", "age", "random"};
 
 #define OPTION(field, words)                                                                                           \
@@ -148,6 +176,7 @@ static const struct word_option {
                     OPTION(technique, technique_words),
                     OPTION(durability, durability_words),
                     OPTION(clients, clients_words),
+                    OPTION(evict, evict_words),
                     OPTION(send_order, order_words)};
 
 /* Appends " width is 8, not 7" to the list of what differs. */
@@ -173,6 +202,8 @@ static void compare_numbers(const struct tide_table_options *a, const struct tid
     } numbers[] = {{"width", a->width, b->width},
                    {"the number of keys", a->key_count, b->key_count},
                    {"the limit of keys", a->key_limit, b->key_limit},
+                   {"admit (pushes)", a->admit_after, b->admit_after},
+                   {"expire (ns)", a->unused_ns, b->unused_ns},
                    {"refuse_nan", a->refuse_nan, b->refuse_nan},
                    {"seed", a->seed, b->seed},
                    {"replicas", a->replicas, b->replicas},
@@ -224,9 +255,10 @@ int tide__options_agree(const struct tide_table_options *there, const struct tid
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *o) {
     const float floats[] = {o->init_a, o->init_b, o->lr, o->beta1, o->beta2, o->epsilon, o->sum_init};
     const bool has_run = o->run || o->domain;
-    tide_write_array(w, (o->window_ns ? 19u : 17u) + (has_run ? RUN_FIELDS : 0));
+    const bool forgets = o->admit_after || o->unused_ns || o->evict;
+    tide_write_array(w, (o->window_ns ? 19u : 17u) + (has_run ? RUN_FIELDS : 0) + (forgets ? FORGET_FIELDS : 0));
     tide_write_text(w, o->name);
-    tide_write_uint(w, o->keys);
+    tide_write_uint(w, o->keys | (forgets ? KEYS_FORGET : 0u));
     tide_write_uint(w, o->slots);
     tide_write_uint(w, o->init);
     tide_write_uint(w, o->update);
@@ -242,6 +274,11 @@ void tide__options_write(struct tide_writer *w, const struct tide_table_options 
     tide_write_uint(w, o->clients);
     tide_write_uint(w, o->key_count);
     tide_write_uint(w, o->key_limit);
+    if (forgets) {
+        tide_write_uint(w, o->admit_after);
+        tide_write_uint(w, o->unused_ns);
+        tide_write_uint(w, o->evict);
+    }
     tide_write_uint(w, o->width);
     tide_write_uint(w, o->seed);
     tide_write_typed(w, TIDE_F32, floats, TIDE_COUNT(floats));
@@ -260,15 +297,18 @@ static uint8_t small(struct tide_reader *r) {
 
 int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char name[64]) {
     memset(o, 0, sizeof *o);
-    const size_t fields = tide_read_array(r);
+    size_t fields = tide_read_array(r);
+    tide_read_text(r, name, 64);
+    o->name = name;
+    o->keys = small(r);
+    const bool forgets = o->keys != UINT8_MAX && (o->keys & KEYS_FORGET);
+    o->keys = forgets ? o->keys & (uint8_t)~KEYS_FORGET : o->keys;
+    fields -= forgets && fields > FORGET_FIELDS ? FORGET_FIELDS : 0;
     const bool has_run = fields > 19;
     const size_t others = fields - (has_run ? RUN_FIELDS : 0);
     if (others != 17 && others != 19) {
         return tide_fail(TIDE_EPROTO, "table options: not a list of 17 or 19, or of 3 more");
     }
-    tide_read_text(r, name, 64);
-    o->name = name;
-    o->keys = small(r);
     o->slots = small(r);
     o->init = small(r);
     o->update = small(r);
@@ -284,6 +324,11 @@ int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char
     o->clients = small(r);
     o->key_count = tide_read_uint(r);
     o->key_limit = tide_read_uint(r);
+    if (forgets) {
+        o->admit_after = small(r);
+        o->unused_ns = tide_read_uint(r);
+        o->evict = small(r);
+    }
     uint64_t width = tide_read_uint(r);
     o->width = width <= TIDE__WIDTH_MAX ? (uint32_t)width : 0;
     o->seed = tide_read_uint(r);

@@ -118,6 +118,9 @@ static int admit_rows(struct tide_table *table, const void *keys, const uint32_t
     }
     const uint64_t spare = tide__slab_spare(&table->slab);
     bytes += rows > spare ? (rows - spare) * row : 0;
+    if (table->options.evict && tide__slab_used(&table->slab) >= table->options.key_limit) {
+        return 0; /* others make room */
+    }
     const struct tide_budget *lacking = rows ? tide_budget_lacking(budget, bytes) : NULL;
     if (!lacking) {
         return 0;

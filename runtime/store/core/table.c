@@ -28,7 +28,7 @@ int tide__table_make(struct tide_store *store, uint32_t id, const struct tide_ta
     (void)snprintf(table->why[1], sizeof table->why[1], "push %s", table->name);
     table->id = id;
     table->width = options->width;
-    table->row_floats = options->width + (uint32_t)tide__rule_state(options->update, options->width);
+    table->row_floats = tide__row_floats(options);
     table->places_max = (options->key_count + TIDE_SLOT_COUNT - 1) / TIDE_SLOT_COUNT;
     int code = tide__run_take_table(store, table);
     if (code) {
@@ -231,22 +231,6 @@ int tide_table_create(struct tide_node *node, const struct tide_table_options *o
 
 /* ---- what one can ask of a table ---- */
 
-/* The first threads have a stripe each, which nobody else writes; all later ones share the last. */
-unsigned tide__stripe(void) {
-    static atomic_uint threads;
-    static _Thread_local unsigned mine; /* 1 + stripe */
-    if (TIDE_UNLIKELY(!mine)) {
-        unsigned number = atomic_fetch_add_explicit(&threads, 1, memory_order_relaxed);
-        mine = 1 + (number < TIDE__STRIPES - 1 ? number : TIDE__STRIPES - 1);
-    }
-    return mine - 1;
-}
-
-void tide__table_count(struct tide_table *table, enum tide__counter counter, uint64_t amount) {
-    unsigned stripe = tide__stripe();
-    tide__stripe_add(stripe, &table->stripes[stripe].value[counter], amount);
-}
-
 static uint64_t total(const struct tide_table *table, enum tide__counter counter) {
     uint64_t sum = 0;
     for (unsigned i = 0; i < TIDE__STRIPES; i++) {
@@ -281,6 +265,9 @@ void tide_table_stats(struct tide_table *table, struct tide_table_stats *out) {
         .location_used = total(table, TIDE__LOCATION_USED),
         .location_stale = total(table, TIDE__LOCATION_STALE),
         .surprises = total(table, TIDE__SURPRISES),
+        .not_admitted = total(table, TIDE__NOT_ADMITTED),
+        .evicted = total(table, TIDE__EVICTED),
+        .expired = total(table, TIDE__EXPIRED),
     };
     for (size_t i = 0; i < TIDE_RELOCATE_BUCKETS; i++) {
         out->relocate_hist[i] = atomic_load_explicit(&table->relocate_hist[i], memory_order_relaxed);

@@ -68,6 +68,9 @@ enum tide__counter {
     TIDE__LOCATION_USED,
     TIDE__LOCATION_STALE,
     TIDE__SURPRISES,
+    TIDE__NOT_ADMITTED,
+    TIDE__EVICTED,
+    TIDE__EXPIRED,
     TIDE__COUNTERS
 };
 struct tide__stripe {
@@ -79,9 +82,10 @@ struct tide__technique;
 struct tide__operations;
 struct tide__hot_operations;
 struct tide__handlers;
-struct tide__job;   /* shard.c: an operation of a message, while it waits */
-struct tide__fence; /* move.c */
-struct tide__heat;  /* key_counts.h */
+struct tide__job;    /* shard.c: an operation of a message, while it waits */
+struct tide__fence;  /* move.c */
+struct tide__heat;   /* key_counts.h */
+struct tide__forget; /* forget.h */
 
 struct tide_table {
     /* set before the table is published, then constant */
@@ -95,6 +99,7 @@ struct tide_table {
     uint64_t places_max; /* dense: words of a slot's array */
     bool relocates;
     struct tide__replicas *replicas;           /* replica.h; NULL: rows have no copies */
+    struct tide__forget *forget;               /* forget.h; NULL: keys stay */
     const struct tide__operations *operations; /* technique.h; NULL: a plain table */
     const struct tide__hot_operations *hot;
 

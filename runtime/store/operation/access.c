@@ -24,6 +24,7 @@
 #include "store/core/key_counts.h"
 #include "store/core/technique.h"
 #include "store/rows/cut.h"
+#include "store/rows/forget.h"
 
 enum { BLOCK = 32, LINE = 64, LINES_AHEAD = 4 };
 
@@ -154,7 +155,7 @@ static int full(const struct tide_table *table) {
 
 /*
  * The key's word, locked: FOUND; NOT_FOUND (pull: initial values, not locked); MISSED (served
- * elsewhere); EBUSY; ENOMEM.
+ * elsewhere); REFUSED (push: dropped, the table forgets); EBUSY; ENOMEM.
  */
 static inline __attribute__((always_inline)) int lock_key(const struct tide__pass *pass, const struct block *b,
                                                           size_t j, bool create, atomic_uint_fast64_t **word,
@@ -163,9 +164,12 @@ static inline __attribute__((always_inline)) int lock_key(const struct tide__pas
         return TIDE__MISSED;
     }
     if (TIDE_UNLIKELY(pass->table->options.keys == TIDE_KEYS_HASHED)) {
-        /* At the limit no entry is made either, or refused keys would fill the index. */
-        create = create && !at_limit(pass->table);
-        return tide__hashed_lock(pass->table, b->keys[j], create, pass->mask, pass->patient, word, old);
+        const unsigned how = !create               ? TIDE__ENTRY_NONE
+                             : pass->table->forget ? (pass->raw ? TIDE__ENTRY_MAKE : TIDE__ENTRY_ADMIT)
+                             /* At the limit no entry is made either, or refused keys would fill the index. */
+                             : at_limit(pass->table) ? TIDE__ENTRY_NONE
+                                                     : TIDE__ENTRY_MAKE;
+        return tide__hashed_lock(pass->table, b->keys[j], how, pass->mask, pass->patient, word, old);
     }
     *word = b->words[j];
     if (TIDE_UNLIKELY(!*word)) {
@@ -300,6 +304,9 @@ static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pa
             }
             if (TIDE_LIKELY(code == TIDE__FOUND)) {
                 if (TIDE_LIKELY(tide__word_state(old) == TIDE__OWNED)) {
+                    if (TIDE_UNLIKELY(table->forget)) {
+                        tide__use_pull(table, tide__slab_row(&table->slab, (uint32_t)old));
+                    }
                     copy_floats(out, tide__slab_row(&table->slab, (uint32_t)old), width);
                     tide__word_unlock(word, old);
                 } else {
@@ -340,7 +347,7 @@ int tide__pass_pull(struct tide__pass *pass) {
 
 /* A row for a locked word without one. */
 static int make_row(struct tide_table *table, uint64_t key, uint64_t *old) {
-    if (at_limit(table)) {
+    if (!table->forget && at_limit(table)) {
         return full(table);
     }
     uint32_t row;
@@ -349,6 +356,9 @@ static int make_row(struct tide_table *table, uint64_t key, uint64_t *old) {
         return code;
     }
     tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
+    if (TIDE_UNLIKELY(table->forget)) {
+        tide__use_begin(table, tide__slab_row(&table->slab, row), (uint32_t)*old);
+    }
     *old = tide__word_owned(*old, row);
     return 0;
 }
@@ -406,6 +416,9 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
                     tide__row_put(table, row, delta, pass->flags);
                 } else {
                     tide__rule_apply(&table->options, row, delta);
+                    if (TIDE_UNLIKELY(table->forget)) {
+                        tide__use_push(table, row);
+                    }
                 }
                 if (TIDE_UNLIKELY(table->clocked) && (now & TIDE__WORD_WATCHED)) {
                     now = table->operations->row_changed(table, b.keys[j], now, delta);
@@ -414,6 +427,8 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
                 tide__word_unlock(word, now);
             } else if (code == TIDE__NOT_FOUND) {
                 return full(table);
+            } else if (code == TIDE__REFUSED) {
+                tide__table_count(table, TIDE__NOT_ADMITTED, 1);
             } else if (code != TIDE__MISSED || (code = tide__misses_add(pass->misses, b.positions[j])) != 0) {
                 return code;
             }

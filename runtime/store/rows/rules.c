@@ -13,6 +13,7 @@
  * instance fuses multiply and add, so their results are the same bits.
  */
 #include "store/operation/access.h"
+#include "store/rows/forget.h"
 #include "store/rows/rules.h"
 
 #include <math.h>
@@ -54,6 +55,10 @@ size_t tide__rule_state(uint8_t rule, size_t width) {
     default:
         return 0;
     }
+}
+
+uint32_t tide__row_floats(const struct tide_table_options *o) {
+    return o->width + (uint32_t)tide__rule_state(o->update, o->width) + tide__options_forget(o);
 }
 
 bool tide__rule_has_rate(uint8_t rule) {

@@ -5,6 +5,8 @@
 #include "store/core/table.h"
 
 size_t tide__rule_state(uint8_t rule, size_t width); /* floats behind the values */
+/* Floats of a row: values, the rule's state, and the use record of a table that forgets. */
+uint32_t tide__row_floats(const struct tide_table_options *options);
 bool tide__rule_has_rate(uint8_t rule);
 /* Does an update by the rule depend on all before it, so that it is made by whoever has the row alone? */
 static inline bool tide__rule_is_serial(uint8_t rule) {

@@ -3,11 +3,12 @@
  *
  * Dense: an array of words per slot, made when the slot is first touched and kept until the table
  * ends, so that a worker may use a pointer into it without a lock. Hashed: an open-addressing table
- * per slot that grows by a quarter (load 0.72 to 0.9: at most 22 bytes a key). Its entries move
- * only while the slot's latch is held and after every word in it was locked once, so whoever holds
- * a word keeps a valid pointer.
+ * per slot that grows by a quarter (load 0.72 to 0.9: at most 22 bytes a key). An entry moves only
+ * while the slot's latch is held and after its word was locked, so whoever holds a word keeps a
+ * valid pointer.
  */
 #include "store/rows/cut.h"
+#include "store/rows/forget.h"
 
 #include <stdlib.h>
 
@@ -98,8 +99,47 @@ static bool vacant(struct tide__entry *entry) {
     return atomic_load_explicit(&entry->word, memory_order_relaxed) == 0;
 }
 
-/* Latch held. Waits for the holders of words: they hold one row for a copy and never want the
- * latch. */
+/* Latch held. Waits for the word's holder: it holds one row for a copy and never wants the latch. */
+static uint64_t lock_to_move(struct tide__entry *entry) {
+    uint64_t word;
+    while (tide__word_lock(&entry->word, false, &word)) {
+        tide_lend_core();
+    }
+    return word;
+}
+
+struct tide__entry *tide__hashed_find(struct tide__hash *hash, uint64_t key) {
+    struct tide__entry *entry = find(hash, key, tide_mix64(key));
+    return vacant(entry) ? NULL : entry;
+}
+
+/* Deletion by backward shift (Knuth 6.4, algorithm R): an entry behind the gap fills it unless its home lies between
+ * the two. What moves to before the place that a checkpoint has come to is looked at once more. */
+void tide__hashed_remove(struct tide__hash *hash, struct tide__entry *entry) {
+    uint32_t gap = (uint32_t)(entry - hash->entries);
+    for (uint32_t i = gap;;) {
+        i = i + 1 == hash->capacity ? 0 : i + 1;
+        if (vacant(&hash->entries[i])) {
+            break;
+        }
+        const uint32_t home = home_of(hash, tide_mix64(hash->entries[i].key));
+        const bool between = gap <= i ? gap < home && home <= i : gap < home || home <= i;
+        if (between) {
+            continue;
+        }
+        const uint64_t word = lock_to_move(&hash->entries[i]);
+        hash->entries[gap].key = hash->entries[i].key;
+        tide__word_unlock(&hash->entries[gap].word, word);
+        if (gap < hash->walked && !TIDE_MUTANT(walk_past_moved)) {
+            hash->walked = gap;
+        }
+        gap = i;
+    }
+    atomic_store_explicit(&hash->entries[gap].word, 0, memory_order_relaxed); /* the latch publishes it */
+    hash->count--;
+}
+
+/* Latch held. */
 static struct tide__hash *grow(struct tide_table *table, struct tide__slot *slot, struct tide__hash *old) {
     uint64_t capacity = old ? (uint64_t)old->capacity + old->capacity / 4 + HASH_FIRST : HASH_FIRST;
     if (capacity > HASH_MAX) {
@@ -115,10 +155,7 @@ static struct tide__hash *grow(struct tide_table *table, struct tide__slot *slot
         if (vacant(&old->entries[i])) {
             continue;
         }
-        uint64_t word;
-        while (tide__word_lock(&old->entries[i].word, false, &word)) {
-            tide_lend_core();
-        }
+        const uint64_t word = lock_to_move(&old->entries[i]);
         struct tide__entry *entry = find(hash, old->entries[i].key, tide_mix64(old->entries[i].key));
         entry->key = old->entries[i].key;
         atomic_store_explicit(&entry->word, word, memory_order_relaxed); /* the latch publishes it */
@@ -130,11 +167,28 @@ static struct tide__hash *grow(struct tide_table *table, struct tide__slot *slot
     return hash;
 }
 
-int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint32_t mask, bool patient,
+/* Latch held: an entry for a new key; NULL: out of memory. */
+static struct tide__entry *make_entry(struct tide_table *table, struct tide__slot *slot, uint64_t key, uint64_t mixed) {
+    struct tide__hash *hash = atomic_load_explicit(&slot->index, memory_order_relaxed);
+    if (!hash || (uint64_t)(hash->count + 1) * 10 > (uint64_t)hash->capacity * 9) {
+        hash = grow(table, slot, hash);
+    }
+    struct tide__entry *entry = hash ? find(hash, key, mixed) : NULL;
+    if (entry) {
+        entry->key = key;
+        hash->count++;
+    }
+    return entry;
+}
+
+int tide__hashed_lock(struct tide_table *table, uint64_t key, unsigned create, uint32_t mask, bool patient,
                       atomic_uint_fast64_t **word, uint64_t *old) {
-    uint64_t mixed = tide_mix64(key);
-    struct tide__slot *slot = &table->slots[mixed >> 52];
-    for (;;) {
+    const uint64_t mixed = tide_mix64(key);
+    const uint32_t number = (uint32_t)(mixed >> 52);
+    struct tide__slot *slot = &table->slots[number];
+    const bool anyway = create == TIDE__ENTRY_MAKE;
+    unsigned seen = 0;
+    for (bool has_room = false;;) {
         int code = 0;
         tide_lock(&slot->latch);
         struct tide__hash *hash = atomic_load_explicit(&slot->index, memory_order_relaxed);
@@ -143,27 +197,31 @@ int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint3
             (atomic_load_explicit(&slot->route, memory_order_relaxed) & mask) != TIDE__MINE) {
             code = TIDE__MISSED;
         } else if (!entry || vacant(entry)) {
-            code = TIDE__NOT_FOUND;
-            if (create && (!hash || (uint64_t)(hash->count + 1) * 10 > (uint64_t)hash->capacity * 9)) {
-                hash = grow(table, slot, hash);
-                entry = hash ? find(hash, key, mixed) : NULL;
-                code = hash ? code : TIDE_ENOMEM;
-            }
-            if (create && hash) {
-                entry->key = key;
-                atomic_store_explicit(&entry->word, TIDE__WORD_LOCK | TIDE__WORD_PRESENT, memory_order_relaxed);
-                hash->count++;
+            code = !create                      ? TIDE__NOT_FOUND
+                   : !table->forget || has_room ? TIDE__FOUND
+                                                : tide__forget_admit(table, number, mixed, anyway, &seen);
+            entry = code == TIDE__FOUND ? make_entry(table, slot, key, mixed) : NULL;
+            if (entry) {
                 *word = &entry->word;
-                *old = TIDE__WORD_PRESENT;
-                code = TIDE__FOUND;
+                *old = TIDE__WORD_PRESENT | seen;
+                atomic_store_explicit(*word, TIDE__WORD_LOCK | *old, memory_order_relaxed);
+            } else if (code == TIDE__FOUND) {
+                code = tide_fail(TIDE_ENOMEM, "no memory for the index of table '%s'", table->name);
             }
         } else {
             *word = &entry->word;
             code = tide__word_lock(*word, false, old) ? TIDE_EBUSY : TIDE__FOUND;
         }
         tide_unlock(&slot->latch);
+        if (code == TIDE__CROWDED) {
+            has_room = tide__forget_make_room(table, number, seen, anyway);
+            if (has_room) {
+                continue;
+            }
+            return TIDE__REFUSED;
+        }
         if (code != TIDE_EBUSY || !patient) {
-            return code == TIDE_ENOMEM ? tide_fail(code, "no memory for the index of table '%s'", table->name) : code;
+            return code;
         }
         if (tide_fiber_current()) {
             (void)tide_yield();
@@ -322,6 +380,9 @@ int tide__slot_drain(struct tide_table *table, uint32_t number,
             atomic_store_explicit(&slot->index, NULL, memory_order_relaxed);
             tide__index_counts(table, -(int64_t)(hash->capacity * sizeof hash->entries[0]));
             tide_free(hash);
+        }
+        if (table->forget && !code) {
+            tide__forget_slot(table, number);
         }
         tide_unlock(&slot->latch);
         return code;

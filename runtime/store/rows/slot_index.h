@@ -50,6 +50,7 @@ struct tide__entry {
 };
 struct tide__hash {
     uint32_t capacity, count;
+    uint32_t walked; /* a checkpoint has looked at the entries below (walk.c) */
     struct tide__entry entries[];
 };
 
@@ -93,11 +94,24 @@ static inline int tide__word_lock(atomic_uint_fast64_t *word, bool patient, uint
 static inline void tide__word_unlock(atomic_uint_fast64_t *word, uint64_t value) {
     atomic_store_explicit(word, value, memory_order_release); /* pairs with the acquire of the next lock */
 }
-enum { TIDE__FOUND = 1, TIDE__NOT_FOUND = 2, TIDE__MISSED = 3, TIDE__OVERTAKEN = 4 };
-/* Hashed: FOUND and the word locked, NOT_FOUND (and not `create`), MISSED (the slot is not served
- * under `mask`), or a negative code. */
-int tide__hashed_lock(struct tide_table *table, uint64_t key, bool create, uint32_t mask, bool patient,
+enum {
+    TIDE__FOUND = 1,
+    TIDE__NOT_FOUND = 2,
+    TIDE__MISSED = 3,
+    TIDE__OVERTAKEN = 4,
+    TIDE__REFUSED = 5, /* the table forgets, and does not admit the key */
+    TIDE__CROWDED = 6  /* inside forget.h */
+};
+/* May an entry be made? ADMIT: by a push, which a table that forgets may drop. */
+enum { TIDE__ENTRY_NONE, TIDE__ENTRY_MAKE, TIDE__ENTRY_ADMIT };
+/* Hashed: FOUND and the word locked, NOT_FOUND (and not `create`, or the table is at its limit), MISSED (the slot is
+ * not served under `mask`), REFUSED, or a negative code. In a table that forgets the index in a new word says how often
+ * its key was pushed. */
+int tide__hashed_lock(struct tide_table *table, uint64_t key, unsigned create, uint32_t mask, bool patient,
                       atomic_uint_fast64_t **word, uint64_t *old);
+/* Latch held: the key's entry, or NULL. And: an entry goes, whose word is locked; those behind it move up. */
+struct tide__entry *tide__hashed_find(struct tide__hash *hash, uint64_t key);
+void tide__hashed_remove(struct tide__hash *hash, struct tide__entry *entry);
 /* The word of a key in a table that nobody else has a part of, an index of copies: FOUND, locked;
  * NOT_FOUND (and not `create`), or a negative code. */
 int tide__index_lock(struct tide_table *index, uint64_t key, bool create, bool patient, atomic_uint_fast64_t **word,

@@ -1,0 +1,47 @@
+-- tide.hashed{}: which keys of a table have rows.
+package.path = "lua/?.lua;lua/?/init.lua;./?.lua;" .. package.path
+
+local table_spec
+
+local function message(f, ...)
+  local ok <const>, err <const> = pcall(f, ...)
+  assert.is_false(ok)
+  return tostring(err.message)
+end
+
+describe("tide.hashed", function()
+  before_each(function()
+    require "tests.lua.fresh"()
+    table_spec = require "tide.run.table_spec"
+  end)
+
+  it("becomes the fields of core.table", function()
+    assert.same({"hashed", 0}, table_spec.hashed())
+    assert.same({"hashed", 10, admit_after = 3, unused_ns = 7 * 86400 * 10 ^ 9 // 1 | 0, evict = "lfu"},
+      table_spec.hashed {limit = 10, admit = {after = 3}, expire = {unused = "7d"}, evict = "lfu"})
+    assert.same(1500000000, table_spec.hashed {expire = {unused = 1.5}}.unused_ns)
+  end)
+
+  it("says what is wrong", function()
+    local function refused(o) return message(table_spec.hashed, o) end
+    assert.match("no field `limt`", refused {limt = 1})
+    assert.match("`admit` of tide.hashed is admit = {after = ..}", refused {limit = 1, admit = 3}, 1, true)
+    assert.match("no field `affter`", refused {limit = 1, admit = {after = 2, affter = 3}})
+    assert.match("admit.after is 16, not 2 to 15", refused {limit = 1, admit = {after = 16}})
+    assert.match("`admit` of tide.hashed needs a limit", refused {admit = {after = 3}})
+    assert.match("`evict` of tide.hashed needs a limit", refused {evict = "lfu"})
+    assert.match('there is "lfu"', refused {limit = 1, evict = "lru"})
+    assert.match("not 1s to 3650d", refused {expire = {unused = "1ms"}})
+    assert.match("is not a duration", refused {expire = {unused = "soon"}})
+  end)
+
+  it("names what does not work with it yet", function()
+    local function refused(o)
+      o.keys, o.width = table_spec.hashed {limit = 10, evict = "lfu"}, 1
+      return message(table_spec.new, o)
+    end
+    assert.match("technique static, not `relocate`", refused {technique = "relocate"})
+    assert.match("replicas = 0, not 1", refused {replicas = 1})
+    assert.match("consistency sequential, not `bsp`", refused {consistency = "bsp"})
+  end)
+end)
