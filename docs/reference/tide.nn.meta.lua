@@ -451,6 +451,14 @@ function tide_nn.attention(q, k, v, o) end
 ---@param o? {lengths?: tide.nn.value} frames of each example, an index
 function tide_nn.ctc(z, labels, o) end
 
+---nn.xent of `x:mm(w)`, for classes by the ten thousand: logits and their gradients are made for some rows at a time, so
+---of all of them 16 MB are in memory at most. Values and gradients are those of nn.xent.
+---@param x tide.nn.value [B x .. x c]
+---@param w tide.nn.value [c x classes]; tied: [classes x c], such as the table of an embedding
+---@param labels tide.nn.value an index, one a row of x
+---@param o? {weights?: tide.nn.value, smoothing?: number, tied?: boolean}
+function tide_nn.linear_xent(x, w, labels, o) end
+
 ---Turns pairs of columns of each head by angles that grow with the position (RoPE, arXiv 2104.09864).
 ---@param x tide.nn.value [B x n x c]
 ---@param o {heads: integer, base?: number, positions?: tide.nn.value, pairing?: "half"|"adjacent"} base: 10000;

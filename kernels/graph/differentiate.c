@@ -476,8 +476,10 @@ static void visit(struct walk *w, size_t n) {
         return;
     }
     if (tide_op_is_loss(node.code)) {
-        if (w->needed[node.in[0]]) {
-            tide__walk_add(w, node.in[0], node.out[1]);
+        for (size_t i = 1; i < node.out_count; i++) { /* its gradients of the first operands */
+            if (w->needed[node.in[i - 1]]) {
+                tide__walk_add(w, node.in[i - 1], node.out[i]);
+            }
         }
         return;
     }

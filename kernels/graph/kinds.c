@@ -38,7 +38,9 @@ const char *tide_program_kind_at(const struct tide_program *p, size_t index) {
 
 static const char *label_of(const struct tide_program *p, size_t i) {
     const struct node *loss = &p->nodes[p->losses[i]];
-    const struct value *v = loss->code == TIDE_OP_XENT ? &p->values[loss->in[1]] : NULL;
+    const size_t at = loss->code == TIDE_OP_XENT ? 1 : 2;
+    const bool has = loss->code == TIDE_OP_XENT || loss->code == TIDE_OP_LINEAR_XENT;
+    const struct value *v = has ? &p->values[loss->in[at]] : NULL;
     return v && v->class == CLASS_INPUT ? v->name : NULL;
 }
 

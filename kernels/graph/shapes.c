@@ -244,20 +244,38 @@ int tide__shape_loss(struct shapes *s) {
     return shape_loss(s);
 }
 
-/* A label, and perhaps a weight, for each row of z: z's dims but the last. */
-int tide__shape_xent(struct shapes *s) {
+/* A label, and perhaps a weight, for each row of the first operand: its dims but the last. */
+static int shape_labelled(struct shapes *s, const char *which, const struct value *labels,
+                          const struct value *weights) {
     const double smoothing = s->node->attributes.smoothing;
-    if (!tide__shape_per_row(s->in[1], s->in[0]) || s->in[1]->type != TIDE_VALUE_INDEX) {
-        return tide__shape_wrong(s, "the second operand must be an index, one label a row: of the first's dims but the "
-                                    "last");
+    if (!tide__shape_per_row(labels, s->in[0]) || labels->type != TIDE_VALUE_INDEX) {
+        return tide__shape_wrong(
+            s, "the %s operand must be an index, one label a row: of the first's dims but the last", which);
     }
-    if (s->node->in_count == 3 && !tide__shape_per_row(s->in[2], s->in[0])) {
+    if (weights && !tide__shape_per_row(weights, s->in[0])) {
         return tide__shape_wrong(s, "weights are one a row: of the first operand's dims but the last");
     }
     if (!(smoothing >= 0 && smoothing < 1)) {
         return tide__shape_wrong(s, "smoothing is a share from 0 to below 1, not %g", smoothing);
     }
     return shape_loss(s);
+}
+
+int tide__shape_xent(struct shapes *s) {
+    return shape_labelled(s, "second", s->in[1], s->node->in_count == 3 ? s->in[2] : NULL);
+}
+
+int tide__shape_linear_xent(struct shapes *s) {
+    const struct value *x = s->in[0], *w = s->in[1];
+    const bool tb = s->node->attributes.tb;
+    if (w->space || w->rank != 2 || w->type != TIDE_VALUE_FLOAT) {
+        return tide__shape_wrong(s, "the second operand must be a matrix of constant size");
+    }
+    if (w->dims[tb ? 1 : 0] != tide__graph_columns(x)) {
+        return tide__shape_wrong(s, "%u and %zu must be equal", w->dims[tb ? 1 : 0], tide__graph_columns(x));
+    }
+    s->out[2] = like(w);
+    return shape_labelled(s, "third", s->in[2], s->node->in_count == 4 ? s->in[3] : NULL);
 }
 
 int tide__shape_ctc(struct shapes *s) {

@@ -12,6 +12,8 @@ static double flops_of(enum tide_op_code code, const struct tide_op_call *call, 
     switch (code) {
     case TIDE_OP_MM:
         return 2 * made * (double)(t->ta ? in[0].rows : in[0].columns);
+    case TIDE_OP_LINEAR_XENT: /* three products */
+        return 6 * elements(&in[1]) * (double)in[0].rows;
     case TIDE_OP_BMM:
         return 2 * elements(&in[0]) * (double)out[0].columns;
     case TIDE_OP_CONV:

@@ -73,6 +73,46 @@ tide.main(function()
   refused("nn.xent has no option `weight`", nn.program, "bad", function(p)
     p:loss(nn.xent(p:input("z", 3), p:index "y", {weight = 1}))
   end)
+  -- The last layer and its loss in one, against the same by two; no row of logits is kept.
+  local function linear_xent(tied)
+    local net <const> = nn.program("linear", function(p)
+      local w <const> = p:param("w", tied and {5, 3} or {3, 5})
+      p:loss(nn.linear_xent(p:input("x", 3), w, p:index "y", {weights = p:input("weight", 1), smoothing = 0.1, tied = tied}))
+    end, {inputs = true})
+    local m <const> = net:compile {}
+    local x <const>, w <const> = tide.tensor.zeros("f32", 4, 3), m:parameter "w"
+    for i = 1, 12 do x[i] = math.sin(0.7 * (i - 1)) end
+    for i = 1, 15 do w[i] = math.sin(1 + 0.7 * (i - 1)) end
+    local g <const> = m:gradients {x = x, y = tensor("i32", 4, {2, 4, -1, 0}), weight = tensor("f32", 4, {0.5, 2, 1, 1})}
+    local all = {g.loss, g.count}
+    for _, t in ipairs {g:input "x", g.w} do
+      for i = 1, #t do all[#all + 1] = t[i] end
+    end
+    return all
+  end
+  same("linear_xent", linear_xent(false), {5.62687558, 3.5, -0.0598918009, -0.0240773723, 0.104986633, 1.849738, -1.93215331, 1.76901777, 0, 0, 0,
+    -0.267682876, 0.493536088, -0.656667463, 0.232895202, 0.335016757, 0.381307654, 0.345349531, -1.29456914,
+    -0.217395672, 0.339830104, 0.00830498199, 0.25331201, -0.384051424, -0.565441965, 0.184816043, -0.368603653,
+    0.0421378934, 0.707091681})
+  same("linear_xent, tied", linear_xent(true), {5.72802165, 3.5, 0.684625008, 0.531681373, 0.12867968, 0.912539643, 1.91400222, 2.01527964, 0, 0, 0,
+    -0.173682432, -0.156436012, -0.0656152918, 0.494703241, -0.00806811494, -0.50704491, 0.246922932, 0.103919346,
+    -0.0879591319, 0.0543021927, -0.174577385, -0.321350491, 0.515877259, 0.580040397, 0.371401473, -1.31180563,
+    -0.501314244, 0.54495306})
+  local function kept(loss)
+    return nn.program("large", function(p)
+      local x <const>, w <const> = p:input("x", 4), p:param("w", {4, 50000}, tide.uniform {low = -1, high = 1})
+      p:loss(loss(x, w, p:index "y"))
+    end):compile({}).train:figures().row_bytes
+  end
+  assert(kept(nn.linear_xent) < 1000, "linear_xent keeps " .. kept(nn.linear_xent) .. " bytes an example")
+  assert(kept(function(x, w, y) return nn.xent(x:mm(w), y) end) >= 200000, "logits are not kept elsewhere")
+  refused("the second operand must be a matrix", nn.program, "bad", function(p)
+    p:loss(nn.linear_xent(p:input("x", 3), p:param("w", {3}), p:index "y"))
+  end)
+  refused("4 and 3 must be equal", nn.program, "bad", function(p)
+    p:loss(nn.linear_xent(p:input("x", 3), p:param("w", {4, 5}), p:index "y"))
+  end)
+
   local function ctc(labels, lengths)
     local net <const> = nn.program("ctc", function(p)
       local x <const> = p:input("z", 4, 3)

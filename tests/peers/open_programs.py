@@ -26,6 +26,15 @@ def sequences():
     xent("smoothed", [0.5, 2, 1, 1], 0.1)
 
 
+def linear_xent(tied):
+    x, w = wave((4, 3), 0).requires_grad_(), wave((5, 3) if tied else (3, 5), 1).requires_grad_()
+    z = x @ (w.t() if tied else w)
+    loss = F.cross_entropy(z, torch.tensor([2, 4, -1, 0]), ignore_index=-1, reduction="none", label_smoothing=0.1)
+    total = (torch.tensor([0.5, 2, 1, 1]) * loss).sum()
+    total.backward()
+    show("linear_xent", total.detach(), 3.5, x.grad, w.grad)
+
+
 def ctc(name, labels, frames):
     z = wave((2, 4, 3), 0).requires_grad_()
     loss = F.ctc_loss(F.log_softmax(z, 2).transpose(0, 1), torch.tensor(sum(labels, [])), torch.tensor(frames),
@@ -177,6 +186,8 @@ if __name__ == "__main__":
     sequences()
     elements()
     attention()
+    linear_xent(False)
+    linear_xent(True)
     ctc("ctc", [[1, 2], [1, 1]], [4, 4])
     ctc("frames", [[1], [2, 1]], [2, 3])
     gpt()

@@ -29,6 +29,8 @@ static size_t scratch(enum tide_op_code code, const struct tide_op_call *call) {
         return tide_cuda_columns_scratch(rows, c);
     case TIDE_OP_BATCHNORM_EVAL:
         return c * sizeof(float);
+    case TIDE_OP_LINEAR_XENT:
+        return tide_cuda_linear_xent_scratch(call);
     case TIDE_OP_CTC:
         return tide_cuda_ctc_scratch(call);
     case TIDE_OP_ATTENTION_DX:

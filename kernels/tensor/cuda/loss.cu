@@ -5,6 +5,7 @@
  */
 #include "tensor/cuda/gpu.h"
 #include "tensor/ctc.h"
+#include "tensor/linear_xent.h"
 
 struct softmax_call {
     size_t rows, k;
@@ -179,6 +180,26 @@ int tide_cuda_xent(const struct tide_op_call *call) {
     return code == 0
                ? GPU_BLOCKS(total_kernel, 1, queue, s.rows, s.parts, (double *)call->out[0].data)
                : code;
+}
+
+static int add_parts(const struct tide_op_call *call, size_t chunks, const double *parts) {
+    return GPU_BLOCKS(total_kernel, 1, tide_cuda_queue_of(call), chunks, parts, (double *)call->out[0].data);
+}
+
+static size_t xent_scratch(enum tide_op_code code, const struct tide_op_call *call) {
+    (void)code;
+    return tide_cuda_loss_scratch(call);
+}
+
+static const struct tide_linear_xent linear_xent_kit = {sizeof(float), tide_cuda_mm, tide_cuda_xent, xent_scratch,
+                                                        add_parts};
+
+size_t tide_cuda_linear_xent_scratch(const struct tide_op_call *call) {
+    return tide_linear_xent_scratch(call, &linear_xent_kit);
+}
+
+int tide_cuda_linear_xent(const struct tide_op_call *call) {
+    return tide_linear_xent_run(call, &linear_xent_kit);
 }
 
 /* ---- CTC: a thread an example ---- */

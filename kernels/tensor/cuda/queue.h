@@ -87,6 +87,7 @@ int tide_cuda_sum_columns(struct tide_cuda_queue *queue, enum tide_cuda_columns 
 size_t tide_cuda_conv_scratch(enum tide_op_code code, const struct tide_op_call *call);
 size_t tide_cuda_loss_scratch(const struct tide_op_call *call);
 size_t tide_cuda_embed_scratch(const struct tide_op_call *call);
+size_t tide_cuda_linear_xent_scratch(const struct tide_op_call *call);
 size_t tide_cuda_ctc_scratch(const struct tide_op_call *call);
 size_t tide_cuda_attention_scratch(const struct tide_op_call *call);
 void tide_cuda_update(const struct tide_step *u, size_t n, void *w, const void *g, void *a, void *b);

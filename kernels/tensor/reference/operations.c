@@ -471,6 +471,38 @@ int REF(xent)(call_pointer call) {
     return 0;
 }
 
+/* Row by row; the logits of one in scratch. */
+int REF(linear_xent)(call_pointer call) {
+    const bool tb = call->attributes->tb;
+    const size_t n = call->in[0].rows, m = call->in[0].columns, k = tb ? call->in[1].rows : call->in[1].columns;
+    const double *x = in(call, 0), *w = in(call, 1);
+    double *loss = out(call, 0), *dx = out(call, 1), *dw = out(call, 2), *z = call->scratch;
+    memset(loss, 0, 3 * sizeof(double));
+    memset(dw, 0, m * k * sizeof(double));
+    for (size_t i = 0; i < n; i++) {
+        double one[3], *weights = call->in[3].data;
+        struct tide_op_call row = {.attributes = call->attributes,
+                                   .in = {{z, 1, k, 0}, {(int32_t *)call->in[2].data + i, 1, 1, 0}},
+                                   .out = {{one, 1, 3, 0}, {z, 1, k, 0}}};
+        row.in[2] = (struct tide_operand){weights ? weights + i : NULL, 1, 1, 0};
+        product(false, tb, 1, k, m, 1, x + i * m, m, w, tb ? m : k, false, z, k);
+        if (REF(xent)(&row) != 0) {
+            return tide_fail(TIDE_EINVAL, "example %zu has label %d, outside 0..%zu (-1 leaves it out)", i + 1,
+                             ((int32_t *)call->in[2].data)[i], k - 1);
+        }
+        for (size_t j = 0; j < 3; j++) {
+            loss[j] += one[j];
+        }
+        product(false, !tb, 1, m, k, 1, z, k, w, tb ? m : k, false, dx + i * m, m);
+        if (tb) {
+            product(true, false, k, m, 1, 1, z, k, x + i * m, m, true, dw, m);
+        } else {
+            product(true, false, m, k, 1, 1, x + i * m, m, z, k, true, dw, k);
+        }
+    }
+    return 0;
+}
+
 enum element_loss { SIGMOID_XENT, MSE, HINGE, SUM };
 
 static int element_loss(call_pointer call, enum element_loss kind) {
@@ -678,7 +710,10 @@ int REF(gather_max_dx)(call_pointer call) {
 }
 
 size_t tide__op_scratch_reference(enum tide_op_code code, const struct tide_op_call *call) {
-    return code == TIDE_OP_CTC ? tide_ctc_scratch(call->attributes->n, call->in[1].columns) * sizeof(double) : 0;
+    return code == TIDE_OP_CTC ? tide_ctc_scratch(call->attributes->n, call->in[1].columns) * sizeof(double)
+           : code == TIDE_OP_LINEAR_XENT
+               ? (call->attributes->tb ? call->in[1].rows : call->in[1].columns) * sizeof(double)
+               : 0;
 }
 
 const tide_op_function tide__op_functions_reference[TIDE_OP_COUNT] = {

@@ -233,6 +233,22 @@ function nn.ctc(z, labels, o)
   return made
 end
 
+local LINEAR_XENT <const> = {weights = true, smoothing = true, tied = true}
+
+---nn.xent of `x:mm(w)`, for classes by the ten thousand: logits and their gradients are made for some rows at a time,
+---so 16 MB of them are in memory at most. Values and gradients are those of nn.xent.
+---@param x tide.nn.value [B x .. x c]
+---@param w tide.nn.value [c x classes]; tied: [classes x c], such as the table of an embedding
+---@param labels tide.nn.value an index, one a row of x
+---@param o? {weights?: tide.nn.value, smoothing?: number, tied?: boolean}
+function nn.linear_xent(x, w, labels, o)
+  o = known_options("nn.linear_xent", o, LINEAR_XENT)
+  local made <const> = apply(a_value("nn.linear_xent", x).program, "linear_xent", {x, w, labels, o.weights},
+    {smoothing = o.smoothing, tb = o.tied})
+  made.is_loss = true
+  return made
+end
+
 local ROTARY <const> = {heads = true, base = true, positions = true, pairing = true}
 
 ---Turns pairs of columns of each head by angles that grow with the position (RoPE, arXiv 2104.09864).

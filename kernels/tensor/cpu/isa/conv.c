@@ -351,6 +351,8 @@ size_t OP(scratch)(enum tide_op_code code, const struct tide_op_call *call) {
         return (size_t)call->attributes->n * call->attributes->k * sizeof(float);
     case TIDE_OP_CTC:
         return tide_ctc_scratch(call->attributes->n, call->in[1].columns) * sizeof(double);
+    case TIDE_OP_LINEAR_XENT:
+        return OP(linear_xent_scratch)(call);
     case TIDE_OP_LAYERNORM_DX:
         return 2 * c * sizeof(double);
     default:

@@ -45,6 +45,7 @@ void OP(update)(const struct tide_step *u, size_t n, void *w, const void *g, voi
 double OP(norm2)(size_t n, const void *x);
 void OP(exp_all)(size_t n, float *out, const float *in); /* in place too */
 size_t OP(attention_scratch)(void);
+size_t OP(linear_xent_scratch)(const struct tide_op_call *call);
 size_t OP(scratch)(enum tide_op_code code, const struct tide_op_call *call);
 
 /* a where the mask is all ones, b where it is 0 */

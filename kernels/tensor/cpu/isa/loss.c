@@ -5,6 +5,7 @@
  */
 #include "tensor/cpu/isa/approx.h"
 #include "tensor/cpu/isa/rows.h"
+#include "tensor/linear_xent.h"
 #include "tide.h"
 
 enum { BLOCK_ROWS = 128, BLOCK_ELEMENTS = 4096, PIECE = 256 };
@@ -163,6 +164,39 @@ int OP(xent)(const struct tide_op_call *call) {
     loss[1] = counted;
     loss[2] = (double)correct;
     return 0;
+}
+
+static int add_parts(const struct tide_op_call *call, size_t chunks, const double *parts) {
+    double *loss = call->out[0].data;
+    memset(loss, 0, 3 * sizeof *loss);
+    for (size_t i = 0; i < 3 * chunks; i++) {
+        loss[i % 3] += parts[i];
+    }
+    return 0;
+}
+
+static size_t no_scratch(enum tide_op_code code, const struct tide_op_call *call) {
+    (void)code;
+    (void)call;
+    return 0;
+}
+
+static const struct tide_linear_xent linear_xent_kit = {
+    .element = sizeof(float), .mm = OP(mm), .xent = OP(xent), .scratch = no_scratch, .total = add_parts};
+
+size_t OP(linear_xent_scratch)(const struct tide_op_call *call) {
+    return tide_linear_xent_scratch(call, &linear_xent_kit);
+}
+
+int OP(linear_xent)(const struct tide_op_call *call) {
+    const int32_t *labels = call->in[2].data;
+    for (size_t r = 0; r < call->in[0].rows; r++) {
+        int code = check_label(labels[r], tide_linear_xent_classes(call), r);
+        if (code != 0) {
+            return code;
+        }
+    }
+    return tide_linear_xent_run(call, &linear_xent_kit);
 }
 
 /* Elementwise losses: LOSS and SLOPE of a = z[i], b = t[i]. */
