@@ -409,6 +409,22 @@ function tide_nn.gelu(x, form) end
 ---@return tide.nn.value|function
 function tide_nn.silu(x) end
 
+---The largest along an axis (behind the batch, from 1; -1: the last), which becomes 1. The gradient goes to the first
+---of equals.
+---@param x tide.nn.value
+---@param axis integer
+function tide_nn.max(x, axis) end
+
+---The smallest, likewise.
+---@param x tide.nn.value
+---@param axis integer
+function tide_nn.min(x, axis) end
+
+---log(sum(exp x)) along an axis, which becomes 1.
+---@param x tide.nn.value
+---@param axis integer
+function tide_nn.logsumexp(x, axis) end
+
 ---Sums of products by letters, one an axis behind the batch: `nn.einsum("ik,kj->ij", a, b)` is a product of matrices,
 ---"hic,hjc->hij" scores of heads. Letters that the result lacks are summed over. One operand may be of constant size.
 ---@param spec string
@@ -451,8 +467,8 @@ function tide_nn.attention(q, k, v, o) end
 ---@param o? {lengths?: tide.nn.value} frames of each example, an index
 function tide_nn.ctc(z, labels, o) end
 
----nn.xent of `x:mm(w)`, for classes by the ten thousand: logits and their gradients are made for some rows at a time, so
----of all of them 16 MB are in memory at most. Values and gradients are those of nn.xent.
+---nn.xent of `x:mm(w)`, for classes by the ten thousand: logits and their gradients are made for some rows at a time,
+---so 16 MB of them are in memory at most. Values and gradients are those of nn.xent.
 ---@param x tide.nn.value [B x .. x c]
 ---@param w tide.nn.value [c x classes]; tied: [classes x c], such as the table of an embedding
 ---@param labels tide.nn.value an index, one a row of x
@@ -518,6 +534,18 @@ function tide_nn_program:index(name, ...) end
 ---@param dims integer[]
 ---@param init? table tide.zero(), tide.uniform{low=, high=} (symmetric), tide.normal{std=}; {"constant", x}
 function tide_nn_program:param(name, dims, init) end
+
+---Numbers that are not trained: `p:buffer("mean", {4})`. Checkpoints and files of the model have them under their name;
+---`model:buffer(name)` reads and sets them.
+---@param name string
+---@param dims integer[]
+---@param init? table as of a parameter
+function tide_nn_program:buffer(name, dims, init) end
+
+---The numbers of a tensor, as they are now: `p:constant(features)` is [rows x columns], of one row [columns].
+---@param tensor table
+---@param name? string
+function tide_nn_program:constant(tensor, name) end
 
 ---Names a value that `model:forward` gives.
 function tide_nn_program:output(name, v) end
@@ -598,6 +626,11 @@ function tide_nn_model:table(name) end
 ---count after give().
 ---@return table tensor rows x columns
 function tide_nn_model:parameter(name) end
+
+---What a program's buffer holds. On a GPU `model:give()` takes what was set.
+---@param name string
+---@return table tensor rows x columns; shares storage
+function tide_nn_model:buffer(name) end
 
 ---The moving average of a parameter, a copy.
 ---@return table tensor rows x columns

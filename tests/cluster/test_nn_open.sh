@@ -133,6 +133,41 @@ tide.main(function()
   assert(ctc({1, 1, 2, -1}, {2, 4})[2] == 1, "labels that do not fit count")
   refused("example 2 has label 0, outside 1..2", ctc, {1, 2, 1, 0})
 
+  -- Reductions along an axis, and where their gradients go.
+  local six <const> = {x = tensor("f32", 1, {1, 5, 3, 3, 2, 7})}
+  same("max of columns", value(six, function(p) return nn.max(p:input("x", 3, 2), 2) end), {5, 3, 7})
+  same("max of an axis", value(six, function(p) return nn.max(p:input("x", 3, 2), 1) end), {3, 7})
+  same("min of an axis", value(six, function(p) return nn.min(p:input("x", 3, 2), -2) end), {1, 3})
+  same("logsumexp", value(six, function(p) return nn.logsumexp(p:input("x", 3, 2), 1) end),
+    {math.log(math.exp(1) + math.exp(3) + math.exp(2)), math.log(math.exp(5) + math.exp(3) + math.exp(7))})
+  local of_max <const> = nn.program("max", function(p) p:loss(nn.max(p:input("x", 3, 2), 1)) end, {inputs = true}):compile {}
+  local at <const> = of_max:gradients(six):input "x"
+  same("gradient of max", {at[1], at[2], at[3], at[4], at[5], at[6]}, {0, 0, 1, 0, 0, 1})
+
+  -- Buffers and constants: no gradient, kept by files, part of the id.
+  local function shifted(first)
+    return nn.program("shifted", function(p)
+      local x <const> = p:input("x", 3) - p:buffer("mean", {3})
+      local c <const> = p:constant(tensor("f32", 1, {first, 1, 2}))
+      p:output("z", x * c)
+      p:loss(nn.mse(nn.linear(1, {name = "l"})(x * c), p:input("t", 1)))
+    end)
+  end
+  local two <const> = {x = tensor("f32", 2, {1, 2, 3, 4, 5, 6}), t = tensor("f32", 2, {1, 2})}
+  local m <const> = shifted(1):compile {optimizer = nn.sgd {lr = 0.01}}
+  local mean <const> = m:buffer "mean"
+  for i = 1, 3 do mean[i] = i end
+  m:give()
+  m:step(two)
+  same("a buffer", m:forward(two).z, {0, 0, 0, 3, 3, 6})
+  m:save "shifted.safetensors"
+  local again <const> = shifted(1):compile {}
+  again:load "shifted.safetensors"
+  same("a buffer that was saved", again:forward(two).z, {0, 0, 0, 3, 3, 6})
+  assert(shifted(1):id() == shifted(1):id() and shifted(1):id() ~= shifted(2):id(), "a constant is part of the id")
+  local ok <const>, why <const> = pcall(m.buffer, m, "sum")
+  assert(not ok and tostring(why):find("the program has no buffer `sum`", 1, true), tostring(why))
+
   -- Shapes that meet along any axis, constants along the last ones.
   local three <const> = {x = tensor("f32", 2, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})}
   local function table_of(p, name, dims) return p:param(name, dims, {"constant", 2}) end

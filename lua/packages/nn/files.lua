@@ -8,7 +8,7 @@ local text = require "tide.text"
 
 local files = {}
 
-local RUNNING <const> = "running statistics" -- of batch normalisation; no parameter is called so
+local RUNNING <const> = "running statistics" -- of batch normalisation, and buffers; no parameter is called so
 
 ---@param program tide.nn.program
 ---@param parameters table tensor keys x 1024
@@ -19,6 +19,7 @@ function files.save(program, parameters, states, rows, path)
   local layout <const> = program:layout()
   local tensors = {}
   for _, p in ipairs(layout.parameters) do tensors[p.name] = parameters:view(p.first + 1, p.rows, p.columns) end
+  for _, b in ipairs(program.buffers or {}) do tensors[b.name] = states:view(b.first + 1, b.rows, b.columns) end
   for name, t in pairs(rows) do tensors[name] = t end
   if layout.states > 0 then tensors[RUNNING] = states:view(1, layout.states, 1) end
   local ok, err
@@ -57,6 +58,11 @@ function files.load(model, path)
   for i, p in ipairs(layout.parameters) do model.parameters:view(p.first + 1, p.rows, p.columns):put(1, found[i]) end
   if layout.states > 0 and tensors[RUNNING] then
     model.states:view(1, layout.states, 1):put(1, fetch(RUNNING, layout.states, 1))
+  end
+  for _, b in ipairs(model.program.buffers or {}) do
+    if tensors[b.name] then
+      model.states:view(b.first + 1, b.rows, b.columns):put(1, fetch(b.name, b.rows, b.columns))
+    end
   end
   model:give()
   if model.average then model:follow(0, 0) end

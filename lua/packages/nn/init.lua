@@ -306,6 +306,38 @@ function program:param(name, dims, init)
   return wrap(self, checked(self.core:parameter(name, dims, kind, number)))
 end
 
+local function buffer(self, name, dims, kind, number, tensor)
+  local first <const> = self.core:layout().states
+  local columns <const>, count = dims[#dims] or 1, 1
+  for _, n in ipairs(dims) do count = count * n end
+  place(self)
+  local v <const> = wrap(self, checked(self.core:state(name, dims, kind, number)))
+  self.buffers[#self.buffers + 1] = {name = name, first = first, rows = count // columns, columns = columns,
+    tensor = tensor}
+  return v
+end
+
+---Numbers that are not trained: `p:buffer("mean", {4})`. Checkpoints and files of the model have them under their name;
+---`model:buffer(name)` reads and sets them.
+---@param name string
+---@param dims integer[]
+---@param init? table as of a parameter
+function program:buffer(name, dims, init)
+  local kind, number = initial("buffer " .. name, init or {"zero"})
+  return buffer(self, name, dims, kind, number)
+end
+
+---The numbers of a tensor, as they are now: `p:constant(features)` is [rows x columns], of one row [columns].
+---@param tensor table
+---@param name? string
+function program:constant(tensor, name)
+  if type(tensor) ~= "userdata" then refuse("p:constant takes a tensor, not a %s", type(tensor)) end
+  local rows <const>, columns <const> = tensor:rows(), tensor:columns()
+  self.counts.constant = (self.counts.constant or 0) + 1
+  return buffer(self, name or "constant" .. self.counts.constant, rows == 1 and {columns} or {rows, columns},
+    "constant", 0, tensor:copy())
+end
+
 ---Names a value that `model:forward` gives.
 function program:output(name, v)
   operand(self, v)
@@ -326,7 +358,13 @@ function program:summary() return require("tide.nn.inspection").summary(self) en
 function program:dot() return self.core:dot() end
 ---A hash of what is computed.
 ---@return string hash; equal for programs that compute the same
-function program:id() return self.core:id() end
+function program:id()
+  local id <const>, all = self.core:id(), {}
+  for _, b in ipairs(self.buffers) do
+    if b.tensor then all[#all + 1] = core.sha256(core.encode(b.tensor)) end
+  end
+  return #all == 0 and id or core.sha256(id .. table.concat(all)):sub(1, #id)
+end
 ---Where parameters and states lie: {keys, states, parameters, layers}.
 ---@return table layout of parameters: {keys=, parameters=, layers=}
 function program:layout() return self.core:layout() end
@@ -375,8 +413,8 @@ end
 
 -- What `build` appends to a program, which is not differentiated.
 local function trace(name, build)
-  local p = setmetatable({name = name, core = core.program(name), counts = {}, inputs = {}, outputs = {}, vectors = {},
-                          groups = {}, shown = {}}, program)
+  local p = setmetatable({name = name, core = core.program(name), counts = {}, inputs = {}, outputs = {}, buffers = {},
+                          vectors = {}, groups = {}, shown = {}}, program)
   build(p)
   p.layer = nil
   return p

@@ -84,6 +84,9 @@ function model.new(program, o)
   self.parameters, self.summed = core.tensor(float, keys, KEY), core.tensor(float, keys, KEY)
   self.states = core.tensor(float, math.max(1, (self.layout.states + KEY - 1) // KEY), KEY)
   program.core:initialise(self.device, self.seed, self.parameters, self.states)
+  for _, b in ipairs(program.buffers or {}) do
+    if b.tensor then self.states:view(b.first + 1, b.rows, b.columns):put(1, b.tensor:convert(float)) end
+  end
   -- `on`: the same where the device finds them. `memory`: the update rule's, there too.
   self.on = {parameters = core.place(self.device, self.parameters), states = core.place(self.device, self.states),
              gradients = core.place(self.device, self.summed)}
@@ -454,6 +457,17 @@ function model:parameter(name)
     if p.name == name then return self.parameters:view(p.first + 1, p.rows, p.columns) end
   end
   error(script.error("T0903", ("the program has no parameter `%s`"):format(name)), 2)
+end
+
+---What a program's buffer holds. On a GPU `model:give()` takes what was set.
+---@param name string
+---@return table tensor rows x columns; shares storage
+function model:buffer(name)
+  core.fetch(self.on.states, self.states)
+  for _, b in ipairs(self.program.buffers or {}) do
+    if b.name == name then return self.states:view(b.first + 1, b.rows, b.columns) end
+  end
+  error(script.error("T0903", ("the program has no buffer `%s`"):format(name)), 2)
 end
 
 ---The moving average of a parameter, a copy.

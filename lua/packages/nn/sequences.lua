@@ -70,6 +70,38 @@ function value:expand(axis, n)
   return apply(self.program, "expand", {self}, {first = axis_of(self, axis) - 1, count = tools.whole("expand", n)})
 end
 
+-- The last axis, and back.
+local function with_last(x, axis, f)
+  local rank <const>, n = #(x:dims()), axis_of(x, axis)
+  if n == rank then return f(x) end
+  local order = {}
+  for i = 1, rank do order[i] = i end
+  order[n], order[rank] = rank, n
+  return f(x:permute(table.unpack(order))):permute(table.unpack(order))
+end
+
+---The largest along an axis (behind the batch, from 1; -1: the last), which becomes 1. The gradient goes to the first
+---of equals.
+---@param x tide.nn.value
+---@param axis integer
+function nn.max(x, axis)
+  return with_last(a_value("nn.max", x), axis, function(v) return (v:topk(1)) end)
+end
+
+---The smallest, likewise.
+---@param x tide.nn.value
+---@param axis integer
+function nn.min(x, axis) return -nn.max(-a_value("nn.min", x), axis) end
+
+---log(sum(exp x)) along an axis, which becomes 1.
+---@param x tide.nn.value
+---@param axis integer
+function nn.logsumexp(x, axis)
+  return with_last(a_value("nn.logsumexp", x), axis, function(v)
+    return v:slice(1, 1) - v:log_softmax():slice(1, 1)
+  end)
+end
+
 ---Its axes behind the batch in another order: `x:permute(2, 1)` of [B x n x m] is [B x m x n].
 ---@param ... integer
 function value:permute(...)

@@ -126,13 +126,19 @@ local function new_trainer(w, o, changes)
   return self
 end
 
----Running statistics become their mean over the workers.
+---Running statistics become their mean over the workers; buffers stay as they are.
 ---@return fun()|nil write writes them to their table
 function trainer:average_states()
   local states <const> = self.model.states
   self.model:fetch()
   if self.model.layout.states == 0 then return nil end
+  local buffers = {}
+  for i, b in ipairs(self.model.program.buffers or {}) do
+    buffers[i] = {view = states:view(b.first + 1, b.rows, b.columns)}
+    buffers[i].values = buffers[i].view:copy()
+  end
   self.group:average(states)
+  for _, b in ipairs(buffers) do b.view:put(1, b.values) end
   self.model:give()
   return function() self:write_states() end
 end
