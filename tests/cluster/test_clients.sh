@@ -21,7 +21,7 @@ read -r before after <raw.txt
     fail "a client of the protocol alone: $(cat raw.txt)"
 
 # Predictions while training goes on: Python, and HTTP by the dashboard.
-run 0 submit --cluster lab "$root/examples/serve.lua" --seconds 60
+run 0 submit --cluster lab "$root/examples/serve.lua" --seconds 120 # steer.py stops it
 for _ in $(seq 200); do
     timeout 20 "$python" "$root/examples/serve.py" lab 3 1 2 >scores.txt 2>&1 && break
     sleep 0.05
@@ -138,7 +138,27 @@ with tide.connect("lab") as c:
         assert f"{run.name}: stopped" in str(error), error
     assert run.show()["state"] == "stopped", run.show()
 PY
+cat >taken.lua <<'LUA'
+local tide = require "tide"
+local Other = tide.actor {name = "other", opens = "read", ping = function() end}
+tide.main(function()
+  local cluster <close> = tide.cluster {}
+  local _ <close> = cluster:group(Other, {}, {publish = "limited"})
+end)
+LUA
+run 1 run --cluster lab taken.lua
+says err.txt 'T0512.*the name `limited` is taken on node'
 timeout 90 "$python" steer.py >steer.txt 2>&1 || fail "steering: $(cat steer.txt)"
+cat >notebook.py <<'PY'
+import json
+import sys
+for cell in json.load(open(sys.argv[1], encoding="utf-8"))["cells"]:
+    if cell["cell_type"] == "code":
+        exec(compile("".join(cell["source"]), "cell", "exec"), globals())
+PY
+TIDE_CLUSTER=lab TIDE_EXAMPLES=$root/examples timeout 120 "$python" notebook.py "$root/examples/notebook.ipynb" >cells.txt 2>&1 ||
+    fail "the notebook: $(cat cells.txt)"
+says cells.txt 'reports, first and last loss'
 if [ -n "${url:-}" ]; then
     curl -s -m 30 -o died.txt -w '%{http_code}' -H "$token" -d '{"method": "slow", "arguments": [60], "timeout_s": 30}' \
         "${url%%/#*}/api/call/answers" >died_code.txt &

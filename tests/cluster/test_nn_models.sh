@@ -136,6 +136,44 @@ local function sage()
   train("sage", m, function() return batch end)
 end
 
+-- As examples/sage.lua: a step of ten vertices, three neighbours of each, and three of each of these.
+local function sampled()
+  local N <const>, _, _, batch <const>, from <const>, to <const> = graph(false)
+  local near = {}
+  for v = 0, N - 1 do near[v] = {} end
+  for e, v in ipairs(to) do table.insert(near[v], from[e]) end
+  local function draw(of, t, stream)
+    local all = {}
+    for i, v in ipairs(of) do
+      for k = 0, 2 do
+        local count <const> = v < 0 and 0 or #near[v]
+        all[#all + 1] = count == 0 and -1 or near[v][u(1000 * t + 3 * (i - 1) + k, stream) % count + 1]
+      end
+    end
+    return all
+  end
+  local net <const> = nn.program("sampled", function(p)
+    local x <const> = p:constant(batch.x:view(1, N, 16))
+    local own <const>, others <const> = nn.linear(16, {name = "w1"}), dense(16, "w2")
+    local function first(self, rest) return nn.relu(own(self) + others(rest)) end
+    local x1 <const> = x:gather(p:index("near", 3))
+    local h0 <const> = first(x:gather(p:index("own", 1)), x1:mean(1):reshape(1, 16))
+    local h1 <const> = first(x1, x:gather(p:index("far", 9)):reshape(3, 3, 16):mean(2):reshape(3, 16))
+    local z <const> = nn.linear(4, {name = "w3"})(h0) + dense(4, "w4")(h1:mean(1):reshape(1, 16))
+    p:loss(nn.xent(z, p:index("y", 1)))
+  end)
+  local m <const> = net:compile {device = opt.device, optimizer = nn.adam {lr = 0.01}}
+  for i = 1, 4 do set(m, ("w%d.w"):format(i), i, 4) end
+  train("sampled", m, function(t)
+    local own = {}
+    for i = 1, 10 do own[i] = (10 * t + i - 1) % 40 end
+    local one <const> = draw(own, t, 61)
+    local function rows(list) return filled("i32", 10, #list // 10, function(i) return list[i + 1] end) end
+    return {own = rows(own), near = rows(one), far = rows(draw(one, t, 62)),
+            y = filled("i32", 10, 1, function(i) return own[i + 1] % 4 end)}
+  end)
+end
+
 local function moe()
   local D <const>, B <const>, K <const> = 16, 64, 4
   local net <const> = nn.program("moe", function(p)
@@ -170,6 +208,7 @@ tide.main(function()
   gpt()
   gcn()
   sage()
+  sampled()
   moe()
 end)
 LUA
@@ -177,6 +216,7 @@ cat >want.txt <<'TXT'
 gpt 4.269800 4.236593 4.190073 4.170199 4.158992
 gcn 1.453437 1.420401 1.391489 1.366306 1.281420
 sage 1.541683 1.417252 1.311697 1.221559 0.928256
+sampled 1.557449 1.485756 1.392332 1.322104 1.017427
 moe 2.439631 2.333473 2.132472 2.135276 1.647021
 TXT
 run 0 run models.lua
@@ -202,6 +242,8 @@ run 0 run "$root/examples/gcn.lua" --vertices 120 --epochs 30 --inside 0.2 --bet
 awk -v p="$(right 'step  30')" 'BEGIN { exit !(p > 60) }' || fail "gcn: $(cat out.txt)"
 run 0 run "$root/examples/gcn.lua" --net sage --vertices 120 --epochs 30 --inside 0.2 --between 0.02
 awk -v p="$(right 'step  30')" 'BEGIN { exit !(p > 50) }' || fail "sage: $(cat out.txt)"
+run 0 run "$root/examples/sage.lua" --vertices 400 --labels 200 --epochs 8 --lr 0.03
+awk -v p="$(right 'epoch  8')" 'BEGIN { exit !(p > 45) }' || fail "sampled neighbours: $(cat out.txt)"
 run 0 run "$root/examples/moe.lua" --count 1000 --epochs 3
 awk -v p="$(right 'epoch  3')" 'BEGIN { exit !(p > 60) }' || fail "moe: $(cat out.txt)"
 finish

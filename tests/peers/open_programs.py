@@ -160,6 +160,25 @@ def graphs():
         return F.cross_entropy((h @ v[2] + M @ h @ v[3] + c[1])[:40], y)
 
     train("sage", torch.optim.Adam(v + c, lr=0.01), sage)
+    near = [[j for j in range(N) if A[i, j] > 0] for i in range(N)]
+    v = [weight(1, 4, 16, 16), weight(2, 4, 16, 16), weight(3, 4, 16, 4), weight(4, 4, 16, 4)]
+    c = [torch.zeros(16, requires_grad=True), torch.zeros(4, requires_grad=True)]
+    rows = torch.cat([x, torch.zeros(1, 16)])  # the last one: of no neighbour
+
+    def draw(of, t, stream):
+        return [near[n][u(1000 * t + 3 * i + k, stream) % len(near[n])] if n >= 0 and near[n] else -1
+                for i, n in enumerate(of) for k in range(3)]
+
+    def sampled(t):
+        own = [(10 * t + i) % 40 for i in range(10)]
+        first = draw(own, t, 61)
+        second = draw(first, t, 62)
+        x1 = rows[first]
+        h0 = F.relu(x[own] @ v[0] + x1.view(10, 3, 16).mean(1) @ v[1] + c[0])
+        h1 = F.relu(x1 @ v[0] + rows[second].view(30, 3, 16).mean(1) @ v[1] + c[0])
+        return F.cross_entropy(h0 @ v[2] + h1.view(10, 3, 16).mean(1) @ v[3] + c[1], torch.tensor(own) % 4)
+
+    train("sampled", torch.optim.Adam(v + c, lr=0.01), sampled)
 
 
 def experts():

@@ -137,7 +137,7 @@ local ROWS <const> = {
             stream = "boolean?"},
     cast = {method = "string", arguments = "any", count = "count?", ranks = "integers?", timeout_s = "seconds?"},
     ask = {"read", method = "string", arguments = "any", count = "count?", timeout_s = "seconds?"},
-    publish = {name = "string"},
+    publish = {"waits", name = "string"},
     next = {stream = "integer", after = "count?"}, drop = {stream = "integer"}, changes = {after = "count?"},
     members = {},
     close = {},

@@ -269,7 +269,15 @@ function answers.ask(self, request, message)
   return service.later(message, ask_idlest, self, request, bucket)
 end
 
+-- A name is one group's in the whole cluster: clients ask nodes for it in any order.
 function answers.publish(self, request)
+  for _, member in ipairs(core.members()) do
+    local taken <const> = member.state == "up" and core.whereis(member.name .. "/" .. request.name)
+    if taken and taken ~= core.self() then
+      return nil, errors.new("T0512", {message = ("the name `%s` is taken on node %s"):format(request.name,
+        member.name), node = member.name})
+    end
+  end
   local ok <const>, err = core.register(request.name)
   if not ok then return nil, err end
   if next(self.opens) then core.open "read" end -- each method has a right of its own
