@@ -48,6 +48,11 @@ function tide.group(ref) end
 ---@return tide.table_handle
 function tide.open(name) end
 
+---A table that is only read, from the checkpoints of a run: docs/guides/large-tables.md.
+---@param o {dir: string, table: string, every?: string|number} every: follows newer generations by itself
+---@return tide.reader
+function tide.reader(o) end
+
 ---A native kernel by its name: a function of named arguments. `tide help kernels` lists them; `tide.kernel.load` adds
 ---others.
 ---@param name string

@@ -17,6 +17,7 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_clock(L);
     tide__lua_open_trace(L);
     tide__lua_open_checkpoint(L);
+    tide__lua_open_reader(L);
     tide__lua_open_kernel(L);
     tide__lua_open_node(L);
     tide__lua_open_directory(L);

@@ -266,6 +266,7 @@ void tide__lua_open_clock(lua_State *L);
 /* ---- trace.c ---- */
 void tide__lua_open_trace(lua_State *L);
 void tide__lua_open_checkpoint(lua_State *L);
+void tide__lua_open_reader(lua_State *L);
 void tide__lua_open_kernel(lua_State *L);
 void tide__lua_open_node(lua_State *L);
 void tide__lua_open_directory(lua_State *L);

@@ -144,6 +144,8 @@ function core.clock() end             --> the worker's new clock; raises what fa
 function core.checkpoint_start(o) end --> handle | nil, err; all parts are on disk. handle:info() -> {generation=,clock=,cut=,full=,rows=,bytes=}; handle:commit(job) -> true | nil, err; handle:abort()
 function core.checkpoint_restore(dir, generation, as) end --> {generation=,clock=,..,skipped=text,job=} | nil, err; generation nil: the newest that is whole
 function core.checkpoint_list(dir) end --> {{generation=,committed=,full=,cut=,clock=,rows=,bytes=,wall_s=,base=,chain=,nodes=,tables=,program=,problem=}, ..} newest first | nil, err
+function core.reader(dir, table) end  --> reader: r:pull(keys) -> rows, found, generation; r:refresh() -> newer; r:info(); r:close() | nil, err
+function core.table_patch(dir, table, since) end --> {table=, from=, to=, width=, keys=, values=, gone=} | nil, err
 function core.checkpoint_verify(dir, generation) end --> true | nil, err
 function core.cut_clock() end         --> clock of the cut of the checkpoint that is being written | nil
 

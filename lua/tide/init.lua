@@ -57,6 +57,11 @@ function tide.open(name)
   return handle
 end
 
+---A table that is only read, from the checkpoints of a run: docs/guides/large-tables.md.
+---@param o {dir: string, table: string, every?: string|number} every: follows newer generations by itself
+---@return tide.reader
+function tide.reader(o) return require("tide.reader").open(o) end
+
 tide.table = table_spec.new
 tide.dense, tide.hashed = table_spec.dense, table_spec.hashed
 tide.zero, tide.uniform, tide.normal, tide.xavier =

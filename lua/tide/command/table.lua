@@ -71,6 +71,23 @@ local function drop(context, o)
     ("table `%s` is dropped"):format(text.clean(answer.name)))
 end
 
+-- `tide table export NAME --dir ckpt --since 3 --out patch.safetensors`: from files, without a cluster.
+local function export(context, o)
+  if not o.dir or not o.out then
+    return nil, errors.new("T0105", {message = "where from, and where to?",
+      help = "tide table export rows --dir ckpt --since 3 --out patch.safetensors"})
+  end
+  if not o.out:find "%.safetensors$" then
+    return nil, errors.new("T0105", {message = ("`%s` is no safetensors file"):format(text.clean(o.out)),
+      help = "write to FILE.safetensors"})
+  end
+  local what <const>, err <const> = require("tide.reader").export {dir = o.dir, table = o.table, since = o.since,
+    path = o.out}
+  if not what then return nil, err end
+  return context:tell("tide.table/1", what, ("%s: %d rows and %d keys that are gone, from generation %d to %d"):format(
+    what.table, what.rows, what.gone, what.from, what.to))
+end
+
 return {
   name = "table",
   brief = "one table: locality, moves, hot keys, what its workers saw and waited for",
@@ -85,9 +102,10 @@ return {
     {"tide table show mf.columns --json", "exact figures as one object"},
     {"tide table set mf.columns rate=0.01", "another learning rate for all nodes, from now on"},
     {"tide table drop hits -y", "drops it on all nodes, with its rows"},
+    {"tide table export rows --dir ckpt --since 3 --out patch.safetensors", "rows changed since, deleted keys"},
   },
   arguments = {
-    {name = "verb", doc = "show, set or drop"},
+    {name = "verb", doc = "show, set, drop or export"},
     {name = "table", doc = "name of the table, as `tide tables` shows it"},
     {name = "settings", many = true, optional = true,
       doc = "set: rate=0.01, consistency=essp:4"},
@@ -95,6 +113,10 @@ return {
   options = {
     arguments.shared.cluster, arguments.shared.yes,
     {name = "force", doc = "drop: also if an active run uses it"},
+    {name = "dir", type = "string", value = "DIR", doc = "export: the directory of the checkpoints"},
+    {name = "since", type = "integer", min = 0, value = "N",
+      doc = "export: changes after this generation (default 0: all rows)"},
+    {name = "out", type = "string", value = "FILE", doc = "export: the safetensors file"},
     {name = "chart", type = "string", value = "FILE", doc = "write the picture of ages there (SVG)"},
     {name = "top", type = "integer", value = "N", doc = "hottest keys to show (default 10, at most 100)"},
     {name = "svg", type = "string", value = "FILE", doc = "write a chart of local and remote accesses by node"},
@@ -107,9 +129,10 @@ return {
         text.clean(o.verb)))
     end
     if o.verb == "drop" then return drop(context, o) end
+    if o.verb == "export" then return export(context, o) end
     if o.verb ~= "show" then
       return nil, errors.new("T0105", {message = ("`%s` is no verb of tables"):format(text.clean(o.verb)),
-        help = "there are show, set and drop"})
+        help = "there are show, set, drop and export"})
     end
     local parts, found
     local ok, err = cluster_view.attached(context, function(client)

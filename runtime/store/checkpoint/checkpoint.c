@@ -621,6 +621,7 @@ int tide_checkpoint_start(struct tide_node *node, const struct tide_checkpoint_o
     c->domain = o->domain;
     c->timeout = o->timeout ? o->timeout : 60 * TIDE_SECOND;
     c->manifest.id = store->port->ops->entropy(store->port) | 1u;
+    c->manifest.cut_wall_ns = store->port->ops->wall(store->port);
     (void)snprintf(c->manifest.program, sizeof c->manifest.program, "%s", TIDE_VERSION);
     int code = on_disk(c, make_top, NULL, 0);
     code = code ? code : write_parts(c, o->cut);

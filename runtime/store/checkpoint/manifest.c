@@ -101,7 +101,7 @@ static void write_table(struct tide_writer *w, const struct tide__manifest_table
 }
 
 static void write_body(struct tide_writer *w, const struct tide__manifest *m, struct tide_store *store) {
-    tide_write_map(w, 17);
+    tide_write_map(w, 18);
     field_uint(w, "format", TIDE__MANIFEST_FORMAT);
     field_uint(w, "generation", m->generation);
     field_hex(w, "id", m->id);
@@ -109,6 +109,7 @@ static void write_body(struct tide_writer *w, const struct tide__manifest *m, st
     field_uint(w, "bytes", m->bytes);
     field_uint(w, "rows", m->rows);
     field_uint(w, "wall_ns", m->wall_ns);
+    field_uint(w, "cut_wall_ns", m->cut_wall_ns);
     tide_write_text(w, "cut");
     tide_write_text(w, m->clock == TIDE_NO_CLOCK ? "fuzzy" : "clock");
     tide_write_text(w, "clock");
@@ -392,6 +393,10 @@ static int parse_body(struct fields *f, struct tide__manifest *m) {
     m->bytes = get_uint(f, "bytes", UINT64_MAX);
     m->rows = get_uint(f, "rows", UINT64_MAX);
     m->wall_ns = get_uint(f, "wall_ns", UINT64_MAX);
+    struct tide_reader cut;
+    if (tide_read_field(&f->map, "cut_wall_ns", &cut)) { /* earlier versions did not say */
+        m->cut_wall_ns = get_uint(f, "cut_wall_ns", UINT64_MAX);
+    }
     struct tide_reader clock = field(f, "clock");
     m->clock = TIDE_NO_CLOCK;
     if (!tide_read_nil(&clock)) {

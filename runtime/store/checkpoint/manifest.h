@@ -31,8 +31,9 @@ struct tide__manifest_table {
 };
 struct tide__manifest {
     uint64_t format, generation, id, view, bytes, rows;
-    uint64_t wall_ns; /* when it was committed */
-    uint32_t clock;   /* TIDE_NO_CLOCK: fuzzy */
+    uint64_t wall_ns;     /* when it was committed */
+    uint64_t cut_wall_ns; /* before its cut: rows are at least as new */
+    uint32_t clock;       /* TIDE_NO_CLOCK: fuzzy */
     bool full;
     char program[32];
     uint64_t chain[TIDE__INCREMENTS_MAX]; /* generations it is built of, the full one first, itself last */

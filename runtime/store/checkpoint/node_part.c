@@ -1,4 +1,5 @@
 /* See node_part.h. All of it runs in the store actor, on I/O thread 0, but the walk. */
+#include "store/rows/forget.h"
 #include "store/checkpoint/node_part.h"
 #include "store/core/send.h"
 
@@ -203,7 +204,7 @@ static bool rows_removed(struct tide_store *store) {
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_at(store, id);
         any = any || (table && (atomic_load_explicit(&table->rows_removed, memory_order_relaxed) ||
-                                table->options.evict || table->options.unused_ns)); /* rows go all the time */
+                                (table->forget && tide__forget_gone_lost(table))));
     }
     return any;
 }
@@ -332,6 +333,9 @@ static int on_walk(struct tide_store *store, struct tide__generation *g) {
         return tide_fail(TIDE_EPROTO, "a checkpoint's rounds are out of order");
     }
     for (size_t t = 0; t < g->walk->table_count; t++) {
+        if (g->walk->tables[t]->forget) {
+            tide__forget_gone_begin(g->walk->tables[t]);
+        }
         tide__cut_walk(g->walk->tables[t], false);
     }
     g->stage = WALKING;

@@ -7,6 +7,7 @@
 #include "store/core/node_store.h"
 #include "store/rows/rules.h"
 #include "store/checkpoint/checkpoint.h"
+#include "store/checkpoint/gone.h"
 #include "store/checkpoint/save.h"
 
 /* ---- which generation ---- */
@@ -77,13 +78,24 @@ static int choose(struct tide_port *port, const char *dir, uint64_t wanted, stru
 
 /* ---- rows ---- */
 
-static int load_file(struct tide_table *table, const char *path) {
+struct later { /* of a generation in the chain: the keys of a table that went after it */
+    const struct tide__gone *gone;
+    uint64_t place;
+};
+
+static bool went_later(const void *arg, uint64_t key) {
+    const struct later *l = arg;
+    return tide__gone_after(l->gone, key, l->place);
+}
+
+static int load_file(struct tide_table *table, const char *path, const struct later *later) {
     struct tide_port *port = table->store->port;
     struct tide_file *file;
     struct tide_file_info info;
     struct tide_safetensors header = {0};
     struct tide__part parts[TIDE__PARTS_MAX];
     const size_t part_count = tide__parts_of(table, parts);
+    const struct tide__save_filter filter = {went_later, later};
     uint64_t count = 0, keys_at = 0;
     int code = port->ops->file_info(port, path, &info);
     code = code ? code : port->ops->file_open(port, path, TIDE_FILE_READ, &file);
@@ -93,7 +105,7 @@ static int load_file(struct tide_table *table, const char *path) {
     code = tide__save_header(port, file, path, info.size, &header);
     code = code ? code : tide__save_check(table, path, &header, parts, part_count, &count, &keys_at);
     code = code ? code : tide__save_check_keys(table, port, file, path, count, keys_at, false);
-    code = code ? code : tide__save_read(table, port, file, path, count, keys_at, parts, part_count);
+    code = code ? code : tide__save_read(table, port, file, path, count, keys_at, parts, part_count, &filter);
     tide_safetensors_release(&header);
     port->ops->file_close(file);
     return code;
@@ -141,32 +153,78 @@ static void tables_rename(struct tide__manifest *m, const struct tide__restore_a
     }
 }
 
-static bool has_table(const struct tide__manifest *m, const char *name) {
+/* Where the table of that name is in the manifest; its count: nowhere. */
+static size_t place_of(const struct tide__manifest *m, const char *name) {
     size_t t = 0;
     while (t < m->table_count && strcmp(m->tables[t].name, name) != 0) {
         t++;
     }
-    return t < m->table_count;
+    return t;
 }
 
-/* Of `m`, what the newest generation has too. */
-static int load_generation(struct tide_node *node, const char *dir, const struct tide__manifest *m,
-                           const struct tide__manifest *newest) {
+/* A generation of the chain: of its tables those that the newest has, too. First what went, then all rows. */
+struct loading {
+    struct tide_node *node;
+    const char *dir;
+    const struct tide__manifest *newest;
+    const struct tide__restore_as *as;
+    struct tide__gone *gone; /* of each table of the newest */
+};
+
+static int each_file(const struct loading *l, const struct tide__manifest *m, uint64_t place, bool rows) {
     char path[TIDE__PATH_MAX], name[TIDE__PATH_MAX];
     int code = 0;
-    tide__generation_path(dir, m->generation, path);
+    tide__generation_path(l->dir, m->generation, path);
     for (size_t t = 0; t < m->table_count && !code; t++) {
         struct tide_table *table = NULL;
-        if (!has_table(newest, m->tables[t].name)) {
+        const size_t at = place_of(l->newest, m->tables[t].name);
+        if (at == l->newest->table_count) {
             continue; /* it was dropped since */
         }
-        code = tide_table_find(node, m->tables[t].name, &table);
+        const struct later later = {&l->gone[at], place};
+        code = tide_table_find(l->node, m->tables[t].name, &table);
         for (size_t i = 0; i < m->tables[t].file_count && !code; i++) {
-            bool fits = snprintf(name, sizeof name, "%s/%s", path, m->tables[t].files[i].name) < (int)sizeof name;
-            code = fits ? load_file(table, name) : tide_fail(TIDE_EINVAL, "a path that is too long");
+            if (snprintf(name, sizeof name, "%s/%s", path, m->tables[t].files[i].name) >= (int)sizeof name) {
+                code = tide_fail(TIDE_EINVAL, "a path that is too long");
+            } else if (rows) {
+                code = load_file(table, name, &later);
+            } else if (table->forget) {
+                code = tide__gone_read(&l->gone[at], table->store->port, name, place);
+            }
         }
         tide_table_release(table);
     }
+    return code;
+}
+
+static int each_generation(const struct loading *l, bool rows) {
+    const struct tide__manifest *newest = l->newest;
+    int code = 0;
+    for (size_t i = 0; i + 1 < newest->chain_count && !code; i++) {
+        struct tide__manifest below;
+        code = tide__generation_manifest(tide_store_of(l->node)->port, l->dir, newest->chain[i], &below);
+        if (!code) {
+            tables_rename(&below, l->as);
+        }
+        code = code ? code : each_file(l, &below, i, rows);
+        tide__manifest_release(&below);
+    }
+    return code ? code : each_file(l, newest, newest->chain_count, rows);
+}
+
+static int load_chain(struct tide_node *node, const char *dir, const struct tide__manifest *m,
+                      const struct tide__restore_as *as) {
+    struct tide__gone *gone = tide_alloc_zero(m->table_count + 1, sizeof *gone);
+    const struct loading l = {node, dir, m, as, gone};
+    int code = gone ? each_generation(&l, false) : tide_fail(TIDE_ENOMEM, "no memory to restore '%s'", dir);
+    for (size_t t = 0; gone && t < m->table_count; t++) {
+        tide__gone_sort(&gone[t]);
+    }
+    code = code ? code : each_generation(&l, true);
+    for (size_t t = 0; gone && t < m->table_count; t++) {
+        tide__gone_release(&gone[t]);
+    }
+    tide_free(gone);
     return code;
 }
 
@@ -209,7 +267,6 @@ static int make_tables(struct tide_node *node, const struct tide__manifest *m) {
 
 static int load(struct tide_node *node, const char *dir, const struct tide__manifest *m,
                 const struct tide__restore_as *as) {
-    struct tide_port *port = tide_store_of(node)->port;
     int code = make_tables(node, m);
     for (size_t t = 0; t < m->table_count && !code; t++) {
         struct tide_table *table = NULL;
@@ -217,16 +274,7 @@ static int load(struct tide_node *node, const char *dir, const struct tide__mani
         code = code || TIDE_MUTANT(restore_beside_rows) ? code : tide__table_clear(table);
         tide_table_release(table);
     }
-    for (size_t i = 0; i + 1 < m->chain_count && !code; i++) {
-        struct tide__manifest below;
-        code = tide__generation_manifest(port, dir, m->chain[i], &below);
-        if (!code) {
-            tables_rename(&below, as);
-        }
-        code = code ? code : load_generation(node, dir, &below, m);
-        tide__manifest_release(&below);
-    }
-    return code ? code : load_generation(node, dir, m, m);
+    return code ? code : load_chain(node, dir, m, as);
 }
 
 int tide_checkpoint_restore(struct tide_node *node, const char *dir, uint64_t generation, struct tide_restored *out) {

@@ -501,8 +501,22 @@ int tide__save_check_keys(struct tide_table *table, struct tide_port *port, stru
     return code;
 }
 
+/* How many are left. */
+static size_t keep_wanted(const struct tide__save_filter *filter, uint64_t *keys, float *rows, size_t floats,
+                          size_t count) {
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!filter->skips(filter->arg, keys[i])) {
+            keys[kept] = keys[i];
+            memmove(rows + kept++ * floats, rows + i * floats, floats * sizeof *rows);
+        }
+    }
+    return kept;
+}
+
 int tide__save_read(struct tide_table *table, struct tide_port *port, struct tide_file *file, const char *path,
-                    uint64_t count, uint64_t keys_at, const struct tide__part *parts, size_t part_count) {
+                    uint64_t count, uint64_t keys_at, const struct tide__part *parts, size_t part_count,
+                    const struct tide__save_filter *filter) {
     const size_t most = chunk_rows(table), floats = table->row_floats;
     float *rows = tide_alloc(2 * most * floats * sizeof *rows), *loose = rows ? rows + most * floats : NULL;
     uint64_t *keys = tide_alloc(most * sizeof *keys);
@@ -523,6 +537,7 @@ int tide__save_read(struct tide_table *table, struct tide_port *port, struct tid
                 tide__use_shift(table, rows + j * floats, parts[p].epoch);
             }
         }
+        got = filter && !code ? keep_wanted(filter, keys, rows, floats, got) : got;
         code = code ? code : tide__operate(table, TIDE__PUSH, true, keys, got, NULL, rows, NULL);
     }
     tide_free(rows);
@@ -569,7 +584,7 @@ int tide_table_load(struct tide_table *table, const char *path) {
     code = code ? code : tide__save_check_keys(table, port, file, path, count, keys_at, true);
     code = code ? code : tide_table_flush(table); /* or it were added to what is read */
     code = code ? code : tide__table_clear(table);
-    code = code ? code : tide__save_read(table, port, file, path, count, keys_at, parts, part_count);
+    code = code ? code : tide__save_read(table, port, file, path, count, keys_at, parts, part_count, NULL);
     tide_safetensors_release(&header);
     port->ops->file_close(file);
     return code;

@@ -25,6 +25,11 @@ struct tide__save_about {
 };
 void tide__save_about(const struct tide_table *table, struct tide__save_about *about);
 
+/* Which keys of a file are not read. */
+struct tide__save_filter {
+    bool (*skips)(const void *arg, uint64_t key);
+    const void *arg;
+};
 /* Reading, step by step: the header; does it fit the table (fills in where the parts lie); keys in
  * range and, if `ordered`, ascending; all rows, pushed with their state. */
 int tide__save_header(struct tide_port *port, struct tide_file *file, const char *path, uint64_t file_size,
@@ -34,7 +39,8 @@ int tide__save_check(const struct tide_table *table, const char *path, const str
 int tide__save_check_keys(struct tide_table *table, struct tide_port *port, struct tide_file *file, const char *path,
                           uint64_t count, uint64_t keys_at, bool ordered);
 int tide__save_read(struct tide_table *table, struct tide_port *port, struct tide_file *file, const char *path,
-                    uint64_t count, uint64_t keys_at, const struct tide__part *parts, size_t part_count);
+                    uint64_t count, uint64_t keys_at, const struct tide__part *parts, size_t part_count,
+                    const struct tide__save_filter *filter);
 /* The values of rows become these, whatever the rule; what it remembers stays. Fibers. */
 int tide__table_assign(struct tide_table *table, const uint64_t *keys, size_t count, const float *values);
 /* All rows become initial ones, on all nodes. */

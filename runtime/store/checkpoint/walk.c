@@ -13,6 +13,7 @@
 #include "store/checkpoint/blocks.h"
 #include "store/adaptive/owner.h"
 #include "store/checkpoint/save.h"
+#include "store/rows/forget.h"
 
 enum {
     FILE_BYTES = 32 << 20,
@@ -26,13 +27,15 @@ struct tide__columns {
     struct tide_table *table;
     struct tide__part parts[TIDE__PARTS_MAX];
     size_t part_count, count, capacity, limit;
-    uint64_t *keys;
+    uint64_t *keys, *gone; /* gone: in the last file */
+    size_t gone_count;
     float *values[TIDE__PARTS_MAX];
     uint32_t files; /* written of this table */
 };
 
 static void columns_release(struct tide__columns *c) {
     tide_free(c->keys);
+    tide_free(c->gone);
     for (size_t p = 0; p < c->part_count; p++) {
         tide_free(c->values[p]);
     }
@@ -84,7 +87,7 @@ static void pace(struct tide__walk *walk, size_t bytes) {
 static int write_head(struct tide__columns *c, struct tide__blocks *b, const void **data, uint64_t *sizes,
                       size_t *count) {
     struct tide_table *table = c->table;
-    struct tide_safetensor tensors[TIDE__PARTS_MAX + 1];
+    struct tide_safetensor tensors[TIDE__PARTS_MAX + 2];
     struct tide__save_about about;
     tide__save_about(table, &about);
     memset(tensors, 0, sizeof tensors);
@@ -99,6 +102,12 @@ static int write_head(struct tide__columns *c, struct tide__blocks *b, const voi
         (struct tide_safetensor){.name = "keys", .shape = {c->count}, .dtype = TIDE_DTYPE_U64, .rank = 1};
     data[c->part_count] = c->keys;
     sizes[c->part_count] = c->count * sizeof *c->keys;
+    if (c->gone_count) {
+        tensors[*count] =
+            (struct tide_safetensor){.name = "gone", .shape = {c->gone_count}, .dtype = TIDE_DTYPE_U64, .rank = 1};
+        data[*count] = c->gone;
+        sizes[(*count)++] = c->gone_count * sizeof *c->gone;
+    }
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
     int code = tide_safetensors_header(tensors, *count, about.pairs, about.count, &w, NULL);
@@ -138,8 +147,8 @@ static void write_column(struct tide__walk *walk, struct tide__blocks *b, const 
 
 static int write_file(struct tide__walk *walk, struct tide__columns *c) {
     char name[128], path[TIDE__PATH_MAX];
-    const void *data[TIDE__PARTS_MAX + 1];
-    uint64_t sizes[TIDE__PARTS_MAX + 1];
+    const void *data[TIDE__PARTS_MAX + 2];
+    uint64_t sizes[TIDE__PARTS_MAX + 2];
     size_t count = 0;
     struct tide__blocks *b = tide_alloc(sizeof *b);
     if (!b) {
@@ -310,7 +319,10 @@ static void write_kept(struct tide__walk *walk, struct tide__columns *c) {
 }
 
 static void write_rest(struct tide__walk *walk, struct tide__columns *c) {
-    if (c->count && !aborted(walk)) {
+    const bool full = atomic_load_explicit(&c->table->cut, memory_order_relaxed) & TIDE__CUT_FULL;
+    c->gone = c->table->forget ? tide__forget_gone_take(c->table, &c->gone_count) : NULL;
+    c->gone_count = full ? 0 : c->gone_count;
+    if ((c->count || c->gone_count) && !aborted(walk)) {
         int code = write_file(walk, c);
         if (code) {
             fail(walk, code);

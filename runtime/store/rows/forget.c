@@ -12,7 +12,14 @@
 
 #include "store/rows/cut.h"
 
-enum { SAMPLE = 8, WORN = 8 /* one victim of so many */, LIMIT_SLACK = 2, COUNT_UP = 12, COUNT_OF = 13 };
+enum {
+    SAMPLE = 8,
+    WORN = 8 /* one victim of so many */,
+    LIMIT_SLACK = 2,
+    GONE_FIRST = 256,
+    COUNT_UP = 12,
+    COUNT_OF = 13
+};
 
 struct tide__forget *tide__forget_create(const struct tide_table_options *o) {
     struct tide__forget *forget = tide_alloc_zero(1, sizeof *forget);
@@ -33,6 +40,10 @@ struct tide__forget *tide__forget_create(const struct tide_table_options *o) {
 void tide__forget_destroy(struct tide_table *table) {
     for (uint32_t slot = 0; table->forget && slot < TIDE_SLOT_COUNT; slot++) {
         tide_free(table->forget->sketches[slot]);
+    }
+    if (table->forget) {
+        tide_free(table->forget->gone);
+        tide_free(table->forget->leaving);
     }
     tide_free(table->forget);
     table->forget = NULL;
@@ -143,6 +154,58 @@ void tide__forget_slot(struct tide_table *table, uint32_t slot) {
 
 /* ---- eviction ---- */
 
+/* ---- keys that went ---- */
+
+/* Before the first generation there is nothing that the key is in. */
+static void note_gone(struct tide_table *table, uint64_t key) {
+    struct tide__forget *f = table->forget;
+    if (!table->taken || TIDE_MUTANT(gone_untold)) {
+        return;
+    }
+    tide_lock(&f->gone_lock);
+    if (f->gone_count == f->gone_room && !f->gone_lost) {
+        const size_t room = f->gone_room ? 2 * f->gone_room : GONE_FIRST;
+        uint64_t *grown =
+            room <= tide_limit(store_forget_gone_keys) ? tide_realloc(f->gone, room * sizeof *grown) : NULL;
+        f->gone_lost = !grown;
+        f->gone = grown ? grown : f->gone;
+        f->gone_room = grown ? room : f->gone_room;
+    }
+    if (!f->gone_lost) {
+        f->gone[f->gone_count++] = key;
+    }
+    tide_unlock(&f->gone_lock);
+}
+
+void tide__forget_gone_begin(struct tide_table *table) {
+    struct tide__forget *f = table->forget;
+    tide_lock(&f->gone_lock);
+    tide_free(f->leaving);
+    f->leaving = f->gone;
+    f->leaving_count = f->gone_count;
+    f->gone = NULL;
+    f->gone_count = f->gone_room = 0;
+    f->gone_lost = false;
+    tide_unlock(&f->gone_lock);
+}
+
+uint64_t *tide__forget_gone_take(struct tide_table *table, size_t *count) {
+    struct tide__forget *f = table->forget;
+    tide_lock(&f->gone_lock);
+    uint64_t *keys = f->leaving;
+    *count = keys ? f->leaving_count : 0;
+    f->leaving = NULL;
+    tide_unlock(&f->gone_lock);
+    return keys;
+}
+
+bool tide__forget_gone_lost(struct tide_table *table) {
+    tide_lock(&table->forget->gone_lock);
+    const bool lost = table->forget->gone_lost;
+    tide_unlock(&table->forget->gone_lock);
+    return lost;
+}
+
 /* The row with this locked word goes; the word is unlocked by what takes its entry. */
 static void drop_row(struct tide_table *table, uint64_t key, uint64_t word, enum tide__counter why) {
     struct tide__kept *second = NULL;
@@ -150,6 +213,7 @@ static void drop_row(struct tide_table *table, uint64_t key, uint64_t word, enum
     (void)tide__cut_give(table, key, word, tide__slab_row(&table->slab, row), &second);
     tide_free(second);
     tide__slab_give(&table->slab, row);
+    note_gone(table, key);
     tide__table_count(table, why, 1);
 }
 

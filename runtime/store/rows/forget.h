@@ -32,6 +32,11 @@ struct tide__forget {
     atomic_uint epoch;                              /* now; the I/O thread sets it */
     atomic_uint draws;                              /* numbers that were drawn */
     struct tide__sketch *sketches[TIDE_SLOT_COUNT]; /* under the slot's latch; NULL: not used yet */
+    /* keys that went since the last generation was walked, and until it was; under the lock */
+    struct tide_lock gone_lock;
+    uint64_t *gone, *leaving;
+    size_t gone_count, gone_room, leaving_count;
+    bool gone_lost; /* there was no room: the next generation is full */
     /* I/O thread: the hand */
     uint32_t hand;    /* the next slot */
     uint64_t hand_at; /* when it is looked at */
@@ -66,6 +71,12 @@ int tide__forget_admit(struct tide_table *table, uint32_t slot, uint64_t mixed, 
 bool tide__forget_make_room(struct tide_table *table, uint32_t slot, unsigned seen, bool anyway);
 /* The hand: what has expired in the slot goes. */
 void tide__forget_expire(struct tide_table *table, uint32_t slot);
+/* A generation begins to be walked: what goes from now on is for the next one. */
+void tide__forget_gone_begin(struct tide_table *table);
+/* The keys that went before; *gives*. NULL: none. */
+uint64_t *tide__forget_gone_take(struct tide_table *table, size_t *count);
+/* The next generation has to be full. */
+bool tide__forget_gone_lost(struct tide_table *table);
 /* All rows of the slot have gone: so has what was counted of its keys. Its latch is held. */
 void tide__forget_slot(struct tide_table *table, uint32_t slot);
 
