@@ -57,6 +57,11 @@ dead_home_mapped              test_store_loss
 location_parts_uncounted      test_location the_fence_lasts_until_the_last_part_is_back
 finished_keeps_waiters        test_net *who_waits_for_credit_when_its_own_node_has_left_is_told*
 begun_when_fenced             test_admission who_stands_in_line_when_its_own_node_has_left_is_told
+walk_past_moved               test_evict a_walk_misses_no_entry_that_moves
+evicted_row_returns           test_evict an_evicted_key_is_a_new_key
+evicted_untaken_lost          test_evict what_goes_during_a_generation_is_kept_for_it
+gone_untold                   test_evict keys_that_went_are_named_once
+victim_never_worn             test_evict what_was_popular_once_makes_room
 rows_push_twice               test_rows a_push_that_is_sent_again_is_applied_once
 rows_read_pushes              test_rows rights_are_checked_at_the_node
 late_refusal_taken            test_budget a_push_that_went_to_the_next_home_is_not_refused_by_the_last

@@ -355,7 +355,9 @@ static int make_row(struct tide_table *table, uint64_t key, uint64_t *old) {
     if (code) {
         return code;
     }
-    tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
+    if (!TIDE_MUTANT(evicted_row_returns)) {
+        tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
+    }
     if (TIDE_UNLIKELY(table->forget)) {
         tide__use_begin(table, tide__slab_row(&table->slab, row), (uint32_t)*old);
     }

@@ -210,7 +210,9 @@ bool tide__forget_gone_lost(struct tide_table *table) {
 static void drop_row(struct tide_table *table, uint64_t key, uint64_t word, enum tide__counter why) {
     struct tide__kept *second = NULL;
     const uint32_t row = (uint32_t)word;
-    (void)tide__cut_give(table, key, word, tide__slab_row(&table->slab, row), &second);
+    if (!TIDE_MUTANT(evicted_untaken_lost)) {
+        (void)tide__cut_give(table, key, word, tide__slab_row(&table->slab, row), &second);
+    }
     tide_free(second);
     tide__slab_give(&table->slab, row);
     note_gone(table, key);
@@ -325,7 +327,7 @@ bool tide__forget_make_room(struct tide_table *table, uint32_t slot, unsigned se
             return anyway;
         }
         if (!anyway && count_for(seen) <= tide__use_count(v.use)) {
-            if (draw(table->forget, v.key) % WORN == 0) {
+            if (draw(table->forget, v.key) % WORN == 0 && !TIDE_MUTANT(victim_never_worn)) {
                 (void)with_victim(table, &v, wear);
             }
             return false;

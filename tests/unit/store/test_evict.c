@@ -199,6 +199,64 @@ static void what_goes_during_a_generation_is_kept_for_it(void **state) {
     tide_store_destroy(store);
 }
 
+/* A generation names the keys that went before its walk; the next one those that went since. */
+static void keys_that_went_are_named_once(void **state) {
+    (void)state;
+    struct tide_store *store = open_store();
+    struct tide_table *table = make(store, (struct tide_table_options){.unused_ns = TIDE_UNUSED_NS_MIN});
+    size_t count = 0;
+    assert_int_equal(tide__cut_init(table), 0);
+    for (uint64_t key = 1; key <= 2; key++) {
+        push(table, key);
+        atomic_fetch_add(&table->forget->epoch, TIDE__USE_EPOCHS + 1);
+        tide__forget_expire(table, (uint32_t)(tide_mix64(key) >> 52));
+        if (key == 1) {
+            tide__forget_gone_begin(table);
+        }
+    }
+    uint64_t *gone = tide__forget_gone_take(table, &count);
+    assert_int_equal(count, 1);
+    assert_int_equal(gone[0], 1);
+    tide_free(gone);
+    assert_null(tide__forget_gone_take(table, &count));
+    tide__forget_gone_begin(table);
+    gone = tide__forget_gone_take(table, &count);
+    assert_int_equal(count, 1);
+    assert_int_equal(gone[0], 2);
+    tide_free(gone);
+    assert_false(tide__forget_gone_lost(table));
+    tide_store_destroy(store);
+}
+
+/* An entry that moves to before the place that a walk has come to is looked at once more. */
+static void a_walk_misses_no_entry_that_moves(void **state) {
+    (void)state;
+    struct tide_store *store = open_store();
+    struct tide_table *table = make(store, (struct tide_table_options){.unused_ns = TIDE_UNUSED_NS_MIN});
+    for (uint64_t key = 0; key < 1 << 20; key++) { /* all of slot 5 */
+        if (tide_mix64(key) >> 52 == 5) {
+            push(table, key);
+        }
+    }
+    struct tide__hash *hash = atomic_load(&table->slots[5].index);
+    size_t moved = 0;
+    for (uint32_t i = 0; i + 1 < hash->capacity; i++) {
+        uint64_t word;
+        if (!atomic_load(&hash->entries[i].word) || !atomic_load(&hash->entries[i + 1].word)) {
+            continue;
+        }
+        const uint64_t next = hash->entries[i + 1].key; /* not looked at yet */
+        hash->walked = i + 1;
+        assert_int_equal(tide__word_lock(&hash->entries[i].word, false, &word), 0);
+        tide__hashed_remove(hash, &hash->entries[i]);
+        const uint32_t at = (uint32_t)(tide__hashed_find(hash, next) - hash->entries);
+        assert_true(at >= hash->walked);
+        moved += at == i;
+    }
+    assert_true(moved > 0);
+    tide_store_destroy(store);
+}
+
 /* ---- the least frequently used, by formula ---- */
 
 /* Numbers 1 .. n by Zipf's law of exponent s. */
@@ -425,6 +483,8 @@ int main(void) {
         cmocka_unit_test(entries_move_up_when_one_goes),
         cmocka_unit_test(a_row_expires_after_its_time_and_not_before),
         cmocka_unit_test(what_goes_during_a_generation_is_kept_for_it),
+        cmocka_unit_test(keys_that_went_are_named_once),
+        cmocka_unit_test(a_walk_misses_no_entry_that_moves),
         cmocka_unit_test(hits_come_near_the_least_frequently_used),
         cmocka_unit_test(what_was_popular_once_makes_room),
         cmocka_unit_test(the_same_pushes_keep_the_same_keys),
