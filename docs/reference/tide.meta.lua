@@ -53,6 +53,11 @@ function tide.open(name) end
 ---@return tide.reader
 function tide.reader(o) end
 
+---Features of several fields with widths of their own: docs/guides/large-tables.md.
+---@param widths table<string, integer>
+---@return tide.fields
+function tide.fields(widths) end
+
 ---A native kernel by its name: a function of named arguments. `tide help kernels` lists them; `tide.kernel.load` adds
 ---others.
 ---@param name string

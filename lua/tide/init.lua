@@ -62,6 +62,11 @@ end
 ---@return tide.reader
 function tide.reader(o) return require("tide.reader").open(o) end
 
+---Features of several fields with widths of their own: docs/guides/large-tables.md.
+---@param widths table<string, integer>
+---@return tide.fields
+function tide.fields(widths) return require("tide.feature_fields").new(widths) end
+
 tide.table = table_spec.new
 tide.dense, tide.hashed = table_spec.dense, table_spec.hashed
 tide.zero, tide.uniform, tide.normal, tide.xavier =

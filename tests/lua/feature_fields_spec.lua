@@ -1,0 +1,34 @@
+-- tide.fields: one table a width, and what is wrong in a description.
+package.path = "lua/?.lua;lua/?/init.lua;./?.lua;" .. package.path
+
+describe("tide.fields", function()
+  local fields
+  before_each(function()
+    require "tests.lua.fresh"()
+    fields = require "tide.feature_fields"
+  end)
+
+  local function refused(f, ...)
+    local ok <const>, err <const> = pcall(f, ...)
+    assert.is_false(ok)
+    return tostring(err.message)
+  end
+
+  it("makes a table for each width, by the options given", function()
+    local tables <const> = fields.new({user = 8, ad = 4, city = 4}):tables {update = {"sgd", lr = 1},
+      keys = {"hashed", 10, evict = "lfu"}}
+    assert.same(4, tables.fields4.width)
+    assert.same(8, tables.fields8.width)
+    assert.same({"hashed", 10, evict = "lfu"}, tables.fields8.keys)
+    assert.same("sgd", tables.fields4.update[1])
+    assert.is_nil(tables.fields16)
+  end)
+
+  it("says what is wrong", function()
+    assert.match("requires fields with their widths", refused(fields.new, {}))
+    assert.match("field `ad` has width 0.5", refused(fields.new, {ad = 0.5}))
+    local f <const> = fields.new {user = 8}
+    assert.match("hashed keys", refused(f.tables, f, {keys = {"dense", 4}}))
+    assert.match("there is no field `usr`", refused(f.keys, f, "usr", {1}))
+  end)
+end)
