@@ -160,4 +160,9 @@ END
 run 0 run equal.lua
 says out.txt 'generation 6: changes, [0-9]* rows, equal'
 says out.txt 'restored equal'
+# The example of the page.
+awk '/^```lua/ { block = ""; on = 1; next } /^```/ { if (on && block ~ /tide.reader/) printf "%s", block; on = 0; next }
+    on { block = block $0 "\n" }' "$root/docs/guides/large-tables.md" >page.lua
+run 0 run page.lua
+says out.txt '2.0.1.0.true'
 finish
