@@ -60,11 +60,6 @@ run 0 run serve.lua --seconds 2
 says out.txt 'served ([2-9]|[1-9][0-9]) versions; [0-9]* generations loaded, [0-9]* rows read; problem none'
 says out.txt 'behind known'
 
-# Increments: keys changed since, with the number that they begin and end at.
-first=$(ls ckpt | sort | head -1)
-run 0 table export rows --dir ckpt --since "$((10#$first))" --out patch.safetensors
-says err.txt "rows.* from generation $((10#$first)) to [0-9]"
-
 # Training is killed: readers serve, also new ones.
 kill -KILL "$trainer"
 wait "$trainer" 2>/dev/null
@@ -160,6 +155,17 @@ END
 run 0 run equal.lua
 says out.txt 'generation 6: changes, [0-9]* rows, equal'
 says out.txt 'restored equal'
+
+# Increments for other servers: what changed since a generation, and what went. More than the chain has are all rows.
+run 0 table export t --dir eq-ckpt --since 3 --out patch.safetensors
+says err.txt 'eq-1.t: [1-9][0-9]* rows and [1-9][0-9]* keys that are gone, from generation 3 to 6'
+grep -q '"gone":' patch.safetensors || fail "the patch has no tensor of deleted keys"
+run 0 table export t --dir eq-ckpt --out all.safetensors
+says err.txt 'eq-1.t: 300 rows and .* from generation 0 to 6'
+run 1 table export t --dir eq-ckpt --since 9 --out patch.safetensors
+says err.txt 'ends at generation 6'
+run 2 table export t --dir eq-ckpt --out patch.csv
+says err.txt 'FILE.safetensors'
 # The example of the page.
 awk '/^```lua/ { block = ""; on = 1; next } /^```/ { if (on && block ~ /tide.reader/) printf "%s", block; on = 0; next }
     on { block = block $0 "\n" }' "$root/docs/guides/large-tables.md" >page.lua
