@@ -27,7 +27,7 @@ ROOMS = [
     "kernels/graph", "kernels/models", "kernels", "lua/host", "kernels/packages",
 ]
 PACKAGES = "kernels/packages"
-PUBLIC = {"tide", "tide.json", "tide.kernel", "tide.package", "tide.tensor", "tide.units"} # Lua modules
+PUBLIC = {"tide", "tide.json", "tide.kernel", "tide.package", "tide.team", "tide.tensor", "tide.units"} # Lua modules
 
 CIRCLE_MAX = 14
 

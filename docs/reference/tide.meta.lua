@@ -14,6 +14,7 @@
 ---@field descent tide.descent_module
 ---@field multitask tide.multitask_module
 ---@field policy tide.policy_module
+---@field package tide.package_module
 ---@field k tide.k
 ---@field sim tide.sim
 ---@field trials tide.trials_module
@@ -936,10 +937,11 @@ local tide_tensor_module = {}
 ---@param columns? integer
 function tide_tensor_module.zeros(type, rows, columns) end
 
----A tensor of one column with these values.
+---A tensor with these values.
 ---@param type string
----@param values number[]
-function tide_tensor_module.from(type, values) end
+---@param values number[] row after row
+---@param columns? integer 1
+function tide_tensor_module.from(type, values, columns) end
 
 ---Rows of all given tensors of one type and width, in order.
 ---@param parts table[] tensors
@@ -954,6 +956,7 @@ function tide_tensor_module.joined(parts) end
 ---Reads what NumPy, safetensors or this module wrote: of .npy a tensor, of .npz and .safetensors tensors by name.
 ---@param path string
 ---@return table value raises what cannot be read, with the file and the byte
+---@return table<string, string>? about metadata of safetensors
 function tide_tensor_module.load(path) end
 
 ---Writes a tensor as .npy, .npz, .csv or .safetensors, by the path's ending; several by name as .npz, .safetensors or
@@ -1170,6 +1173,12 @@ local tide_data_module = {}
 ---@param reader fun(): table|nil, table? {parts = {train = tensor}, count =, note =}, or nil and an error
 ---@return tide.data.set
 function tide_data_module.lazy(reader) end
+
+---The words of a text, as tide.data.bow finds them.
+---@param text string
+---@param keep_case? boolean
+---@return string[]
+function tide_data_module.words(text, keep_case) end
 
 ---The same as tide.data.matrix, which tells ratings by the first line.
 ---@param where string|table
@@ -2017,6 +2026,136 @@ function tide_multitask_model:correlation() end
 ---A chart of the correlations, for tide.chart.
 ---@return table
 function tide_multitask_model:chart() end
+
+---@class tide.package_module
+local tide_package_module = {}
+
+---Kernels by name, those of the package's plugin included; each is found when it is first asked for.
+---@type table<string, tide.kernel_function>
+tide_package_module.kernels = nil
+
+---An error of the catalogue, to be raised or returned: `tide help errors` lists the codes.
+---@param code string "T0113" for a wrong argument
+---@param message string one sentence
+---@param fields? {where?: string, help?: string} where: "file:line"; help: what to do, in place of the catalogue's
+---@return tide.error
+function tide_package_module.error(code, message, fields) end
+
+---Raises a wrong argument (T0113); its place is the line of the script.
+---@param message string
+---@param help? string what to do
+function tide_package_module.fail(message, help) end
+
+---Raises unless `given` is a table that has known fields alone; names the nearest known field.
+---@param code string of the catalogue
+---@param what string what was called with it: "tide.lda.job"
+---@param given any
+---@param known table<string, any> by name
+function tide_package_module.check_fields(code, what, given, known) end
+
+---What a help says of a word that is not known: "did you mean `x`?", or the known ones.
+---@param word string
+---@param known table<string, any> by name
+---@return string
+function tide_package_module.did_you_mean(word, known) end
+
+---How many copies of its rows a table may have in this cluster, so that what was learnt outlives a node.
+---@return integer replicas 0 where one node alone has a store
+function tide_package_module.copies() end
+
+---The job that a run is of, with the fields that the package has given it.
+---@param run tide.run
+---@return tide.job
+function tide_package_module.job_of(run) end
+
+---The name of this node.
+---@return string
+function tide_package_module.node() end
+
+---A name that no other actor of the cluster has: of a scratch file, say.
+---@return string
+function tide_package_module.own_name() end
+
+---Makes a directory, and those above it; one that is there is fine.
+---@param path string
+function tide_package_module.make_directory(path) end
+
+---Reads a file.
+---@param path string
+---@return string bytes; raises what went wrong
+function tide_package_module.read_file(path) end
+
+---Writes a file, whole or not at all.
+---@param path string
+---@param bytes string
+function tide_package_module.write_file(path, bytes) end
+
+---A scratch file of tensors at offsets: `f:write(tensor, at)` gives a sum, `f:read(tensor, at, sum)` fills the tensor
+---and checks it. Both let other fibers run meanwhile; `f:close()` removes the file.
+---@param path string
+---@return table file; write and read return nil and an error where the disk failed
+function tide_package_module.scratch_file(path) end
+
+---@class tide.team
+---@field index integer which of the workers that are there this one is, from 1
+---@field size integer how many are there
+---@field sums integer since the last report
+---@field shares number[]|nil speeds by index; nil: all alike
+---@field others boolean while the work is divided: because workers came or went, not for their speeds
+local tide_team = {}
+
+---The workers of a job, as each of them sees the others; all make one.
+---@param w tide.worker
+---@return tide.team
+function tide_team:new(w) end
+
+---This worker took so long for so much of its work.
+---@param seconds number
+---@param amount number
+function tide_team:took(seconds, amount) end
+
+---How fast this worker is.
+---@return {[1]: number, [2]: number}|false work a second and seconds of it, when it is known
+function tide_team:speed() end
+
+---What each is to have, by the speeds that all have told, where that is worth it; the same on all. Speeds change with
+---what else a machine does: so it takes two looks in a row, whose mean counts, and after a deal the next one is the
+---further off the more there were.
+---@param told table[] by index, of team:speed()
+---@return boolean whether the work is to be divided anew
+function tide_team:balance(told) end
+
+---All meet.
+---@return boolean whether others are there than before
+function tide_team:enter() end
+
+---The sum of everybody's tensor, the same bits on all; the tensor itself where one worker is alone.
+---@param tag string
+---@param tensor table f64
+function tide_team:sum(tag, tensor) end
+
+---Everybody's value, by index.
+---@param tag string
+---@return any[]
+function tide_team:gather(tag, value) end
+
+---Begins to gather; the others go on meanwhile.
+---@return fun(): any[] waits, gives everybody's values by index
+function tide_team:begin_gather(tag, value) end
+
+---Tensors to others and from them, by index.
+---@param tensors table<integer, table>
+---@return table<integer, table>
+function tide_team:swap(tag, tensors) end
+
+---This worker's contiguous piece of `count` things: the first, from 1, and how many.
+---@param shares? number[] speeds by index; default alike
+---@param index? integer another worker's
+function tide_team:piece(count, shares, index) end
+
+---Works until the last report is made or the run stops.
+---@param part tide.team.part
+function tide_team:play(part) end
 
 ---@class tide.policy_module
 local tide_policy_module = {}

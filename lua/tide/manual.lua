@@ -99,6 +99,10 @@ local PAGES <const> = {
   {name = "multitask", title = "Related tasks", guide = "multitask.md", sources = {
     {module = "tide.multitask", own = "multitask", prefix = "tide.multitask.", class = "tide.multitask_module"},
     {module = "tide.multitask", own = "model", prefix = "tasks_model:", class = "tide.multitask.model"}}},
+  {name = "package", title = "What packages use", guide = "own-packages.md", sources = {
+    {module = "tide.package", own = "package", prefix = "tide.package.", class = "tide.package_module"}}},
+  {name = "team", title = "Workers that solve one problem together", guide = "own-packages.md", sources = {
+    {module = "tide.team", own = "team", prefix = "team:", class = "tide.team"}}},
   {name = "policy", title = "Policies", guide = "policies.md", sources = {
     {module = "tide.policy", own = "policy", prefix = "tide.policy.", class = "tide.policy_module"}}},
   {name = "k", title = "Numeric tools of policies and scripts", guide = "policy-contract.md", sources = {
@@ -113,7 +117,7 @@ local MODULES <const> = {
   {"json", "tide.json_module"}, {"units", "tide.units_module"}, {"show", "tide.show_module"},
   {"chart", "tide.chart_module"}, {"factors", "tide.factors_module"}, {"lda", "tide.lda_module"},
   {"descent", "tide.descent_module"}, {"multitask", "tide.multitask_module"}, {"policy", "tide.policy_module"},
-  {"k", "tide.k"}, {"sim", "tide.sim"}, {"trials", "tide.trials_module"},
+  {"package", "tide.package_module"}, {"k", "tide.k"}, {"sim", "tide.sim"}, {"trials", "tide.trials_module"},
 }
 
 local state = {}

@@ -9,10 +9,11 @@ local tensor = {}
 ---@param columns? integer
 function tensor.zeros(type, rows, columns) return core.tensor(type, rows, columns or 1) end
 
----A tensor of one column with these values.
+---A tensor with these values.
 ---@param type string
----@param values number[]
-function tensor.from(type, values) return core.tensor(type, values) end
+---@param values number[] row after row
+---@param columns? integer 1
+function tensor.from(type, values, columns) return core.tensor(type, values, columns) end
 
 ---Rows of all given tensors of one type and width, in order.
 ---@param parts table[] tensors
@@ -37,11 +38,12 @@ function tensor.joined(parts) return core.joined(parts) end
 ---Reads what NumPy, safetensors or this module wrote: of .npy a tensor, of .npz and .safetensors tensors by name.
 ---@param path string
 ---@return table value raises what cannot be read, with the file and the byte
+---@return table<string, string>? about metadata of safetensors
 function tensor.load(path)
   local arrays <const> = require "tide.data.arrays"
-  local tensors, err = arrays.read(path)
+  local tensors, err, _, about = arrays.read(path)
   if not tensors then error(err, 2) end
-  return arrays.format_of(path) == "npy" and tensors.x or tensors
+  return arrays.format_of(path) == "npy" and tensors.x or tensors, about
 end
 
 ---Writes a tensor as .npy, .npz, .csv or .safetensors, by the path's ending; several by name as .npz, .safetensors or

@@ -1,7 +1,7 @@
 -- How a team divides its work by speed: what each worker is to have, from what all have told of theirs.
 local support = require "tests.lua.support"
 support.reset()
-local team = require "tide.run.team"
+local team = require "tide.team"
 
 ---A team of workers that take their turn at looks; returns it and how often the work was dealt.
 local function of(size)
@@ -23,7 +23,7 @@ local function deals(looks, speeds)
   return count, t
 end
 
-describe("tide.run.team", function()
+describe("tide.team", function()
   it("deals the work by speed when two looks in a row agree", function()
     local t <const> = of(4)
     assert.is_false(t:balance(told(8, 1, 8, 8)))

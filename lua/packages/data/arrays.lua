@@ -24,7 +24,7 @@ local READERS <const> = {
   safetensors = function(path)
     local tensors, about, dims, left_out = core.safetensors_read(path)
     if not tensors then return nil, about end
-    return tensors, dims, left_out
+    return tensors, dims, left_out, about
   end,
 }
 
@@ -40,13 +40,14 @@ end
 ---@param format? "npy"|"npz"|"safetensors"
 ---@return table<string, table>|nil tensors, table dims by name, or an error
 ---@return table<string, string>? left_out why, by name
+---@return table<string, string>? about metadata of safetensors
 function arrays.read(path, format)
   format = format or arrays.format_of(path)
   local reader <const> = READERS[format]
   if not reader then
     return nil, script.error("T0402", "this ending is none of .npy, .npz, .safetensors", {where = path})
   end
-  local tensors, dims, left_out = reader(path)
+  local tensors, dims, left_out, about = reader(path)
   if not tensors then return nil, require("tide.data").reader_error(dims) end
   local first <const> = left_out and text.sorted_keys(left_out)[1]
   local function unread(name)
@@ -56,7 +57,7 @@ function arrays.read(path, format)
   if first then
     setmetatable(tensors, {__index = function(_, name) if left_out[name] then error(unread(name), 0) end end})
   end
-  return tensors, dims, left_out
+  return tensors, dims, left_out, about
 end
 
 local function check_split(what, split)

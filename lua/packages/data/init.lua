@@ -272,6 +272,12 @@ local kinds = {[set] = true} -- metatables of data sets: what has one can be cut
 ---@package
 function data.register(metatable) kinds[metatable] = true end
 
+---The words of a text, as tide.data.bow finds them.
+---@param text string
+---@param keep_case? boolean
+---@return string[]
+function data.words(text, keep_case) return core.words(text, keep_case) end
+
 ---A digest of several tensors, to tell whether others have the same.
 ---@param tensors table[]
 ---@return string

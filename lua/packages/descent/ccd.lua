@@ -5,11 +5,13 @@
 -- When workers come or go, rows are divided anew. A worker has no use for rows of W that it lost: they are the best
 -- ones for H as it is, so the objective does not rise. A run that is resumed begins with H of its table in the same
 -- way.
-local core = require "tide.core"
-local script = require "tide.script"
+local kernels = require("tide.package").kernels
+local package = require "tide.package"
+local tensor = require "tide.tensor"
+local tide = require "tide"
 
-local sums_of <const>, rank_of <const> = core.kernel "ccd_sums", core.kernel "ccd_rank"
-local dot <const> = core.kernel "vector_dot"
+local sums_of <const>, rank_of <const> = kernels.ccd_sums, kernels.ccd_rank
+local dot <const> = kernels.vector_dot
 
 local PASSES <const>, ENOUGH <const> = 20, 1e-9 -- over the ranks of W alone, at most; a gain that ends them
 
@@ -21,8 +23,8 @@ ccd.__index = ccd
 function ccd.new(w, team, o)
   local data <const> = o.data
   local self <const> = setmetatable({w = w, team = team, o = o, rows = data.rows, columns = data.cols, round = 0,
-                                     pass = 0, H = core.tensor("f64", o.rank, data.cols)}, ccd)
-  local random <const> = core.random(o.seed or 1)
+                                     pass = 0, H = tensor.zeros("f64", o.rank, data.cols)}, ccd)
+  local random <const> = tide.random(o.seed or 1)
   for i = 1, #self.H do self.H[i] = (random:uniform() - 0.5) / math.sqrt(o.rank) end
   return self
 end
@@ -41,7 +43,7 @@ function ccd:kept() return {round = self.round, pass = self.pass, last = self.la
 ---The state of a checkpoint, whose H is in a table.
 function ccd:fetch(s)
   self.round, self.pass, self.last = s.round, s.pass, s.last or nil
-  local h <const>, rank <const> = self.w.tables.h:pull(core.tensor("u64", self.columns, 1):fill(0, 1)), self.o.rank
+  local h <const>, rank <const> = self.w.tables.h:pull(tensor.zeros("u64", self.columns):fill(0, 1)), self.o.rank
   for j = 1, self.columns do
     for k = 1, rank do self.H[(k - 1) * self.columns + j] = h[(j - 1) * rank + k] end
   end
@@ -69,7 +71,7 @@ local function cells_of(part, first, count)
       kept[#kept + 1] = values[i]
     end
   end
-  return core.tensor("u32", list, 2), core.tensor("f64", kept)
+  return tensor.from("u32", list, 2), tensor.from("f64", kept)
 end
 
 ---Rows of about as many cells each, or as the shares say.
@@ -113,15 +115,15 @@ function ccd:divide()
     self.test_cells, self.test_values = cells_of(test, self.first, self.count)
   end
   self.residual = self.values:copy()
-  self.W = core.tensor("f64", self.o.rank, math.max(self.count, 0))
-  self.row_weights = self.o.weighted and core.tensor("f64", self.count, 1) or nil
-  self.column_weights = self.o.weighted and core.tensor("f64", self.columns, 1) or nil
+  self.W = tensor.zeros("f64", self.o.rank, math.max(self.count, 0))
+  self.row_weights = self.o.weighted and tensor.zeros("f64", self.count) or nil
+  self.column_weights = self.o.weighted and tensor.zeros("f64", self.columns) or nil
   if self.o.weighted then
     for i = 1, self.count do self.row_weights[i] = data.row_counts[self.first + i] end
     for j = 1, self.columns do self.column_weights[j] = data.column_counts[j] end
   end
-  self.num_w, self.den_w = core.tensor("f64", self.count, 1), core.tensor("f64", self.count, 1)
-  local both <const> = core.tensor("f64", 2 * self.columns, 1)
+  self.num_w, self.den_w = tensor.zeros("f64", self.count), tensor.zeros("f64", self.count)
+  local both <const> = tensor.zeros("f64", 2 * self.columns)
   self.both, self.num_h, self.den_h = both, both:slice(1, self.columns), both:slice(self.columns + 1, self.columns)
   if self.round > 0 then self:best_factor() end
 end
@@ -155,15 +157,15 @@ end
 local function rank_step(self, k)
   local w <const>, h <const> = rank_row(self.W, k), rank_row(self.H, k)
   local new <const> = h:copy()
-  local began = core.now()
+  local began = tide.now()
   sums_of {cells = self.cells, residual = self.residual, w = w, h = h, side = "add"}
   for _ = 1, self.o.inner do
     self:best_rows(w, new)
     sums_of {cells = self.cells, residual = self.residual, w = w, h = new, side = "columns", num = self.num_h,
              den = self.den_h}
-    self.busy = self.busy + core.now() - began
+    self.busy = self.busy + tide.now() - began
     local sum <const> = self.team:sum("columns", self.both)
-    began = core.now()
+    began = tide.now()
     rank_of {num = sum:slice(1, self.columns), den = sum:slice(self.columns + 1, self.columns), l2 = self.o.l2,
              counts = self.column_weights, to = new}
   end
@@ -185,7 +187,7 @@ end
 
 ---One pass over the ranks.
 function ccd:advance()
-  local before <const>, began <const> = self.H:copy(), core.now()
+  local before <const>, began <const> = self.H:copy(), tide.now()
   local ok, err = pcall(function()
     for k = 1, self.o.rank do
       self.busy = 0
@@ -194,7 +196,7 @@ function ccd:advance()
     end
     local test, count = test_error(self)
     local own <const> = {self.squares, penalty(self.W, self.row_weights), test, count, #self.values}
-    self.sums = self.team:sum("figures", core.tensor("f64", own))
+    self.sums = self.team:sum("figures", tensor.from("f64", own))
   end)
   if not ok then
     self.H:put(1, before) -- as all have it: ranks that are done again cost a pass at most
@@ -212,7 +214,7 @@ function ccd:advance()
     self.w:log(("warning: tolerance %.3g is not reached: pass %d, the last of `passes`, gained %.3g of the objective")
       :format(self.o.tolerance, self.pass, was and (was - objective) / objective or 1))
   end
-  self.due = {alike = fields, fields = {pass_s = core.now() - began},
+  self.due = {alike = fields, fields = {pass_s = tide.now() - began},
               last = still or self.pass >= self.o.passes}
 end
 
@@ -220,25 +222,25 @@ end
 function ccd:store(team)
   local tables <const>, rank <const> = self.w.tables, self.o.rank
   local function rows_of(matrix, first, count)
-    local out <const> = core.tensor("f32", count, rank)
+    local out <const> = tensor.zeros("f32", count, rank)
     for i = 1, count do
       for k = 1, rank do out[(i - 1) * rank + k] = matrix[(k - 1) * matrix:columns() + first + i] end
     end
     return out
   end
   if self.count > 0 then
-    tables.w:push(core.tensor("u64", self.count, 1):fill(self.first, 1), rows_of(self.W, 0, self.count))
+    tables.w:push(tensor.zeros("u64", self.count):fill(self.first, 1), rows_of(self.W, 0, self.count))
   end
   local first, count = team:piece(self.columns)
   if count > 0 then
-    tables.h:push(core.tensor("u64", count, 1):fill(first - 1, 1), rows_of(self.H, first - 1, count))
+    tables.h:push(tensor.zeros("u64", count):fill(first - 1, 1), rows_of(self.H, first - 1, count))
   end
 end
 
 ---@param o table fields of tide.descent.ccd
 function ccd.check(o, what)
   if math.type(o.rank) ~= "integer" or o.rank < 1 then
-    error(script.error("T0203", what .. " requires `rank`, a whole number from 1 on"), 0)
+    error(package.error("T0203", what .. " requires `rank`, a whole number from 1 on"), 0)
   end
 end
 

@@ -5,17 +5,18 @@
 -- The set and its matrix are made anew when the workers change; x, which all have, is all that a round begins with.
 -- A run that is resumed lets the same variables in by the same steps, so that its matrix has the same bits.
 -- Logistic regression does the same inside Newton steps: products are weighted by the curvature of the loss.
-local core = require "tide.core"
 local ending = require "tide.descent.ending"
+local kernels = require("tide.package").kernels
 local linear = require "tide.descent.linear"
-local script = require "tide.script"
+local package = require "tide.package"
+local tensor = require "tide.tensor"
 
-local choose <const>, grow <const>, solve <const> = core.kernel "descent_choose", core.kernel "descent_grow",
-  core.kernel "descent_solve"
-local gram_of <const>, apply <const> = core.kernel "descent_gram", core.kernel "descent_apply"
-local dots <const>, logistic <const> = core.kernel "descent_dots", core.kernel "descent_logistic"
-local add <const>, put <const>, dot <const> = core.kernel "vector_add", core.kernel "vector_put",
-  core.kernel "vector_dot"
+local choose <const>, grow <const>, solve <const> = kernels.descent_choose, kernels.descent_grow,
+  kernels.descent_solve
+local gram_of <const>, apply <const> = kernels.descent_gram, kernels.descent_apply
+local dots <const>, logistic <const> = kernels.descent_dots, kernels.descent_logistic
+local add <const>, put <const>, dot <const> = kernels.vector_add, kernels.vector_put,
+  kernels.vector_dot
 
 local SET_LEAST <const> = 100
 local SLOW <const>, HALF <const> = 3, 0.5 -- steps in a row after which the gap is more than so much of the one before
@@ -109,7 +110,7 @@ local function begin_set(self)
   for j, v in pairs(p.x) do
     if v ~= 0 then enter(j - 1) end
   end
-  self.set, self.gram, self.known, self.grown = core.tensor("u32", list), nil, 0, {}
+  self.set, self.gram, self.known, self.grown = tensor.from("u32", list), nil, 0, {}
 end
 
 ---Lets variables in, by |z_j| / c_j. Where there would be too many, those that are 0 leave first.
@@ -130,12 +131,12 @@ local function extend_set(self, lambda, over)
   local room <const> = math.max(math.max(SET_LEAST, 2 * support) - m, math.min(over, math.max(SET_LEAST, m // 2)), 0)
   local count <const> = math.max(0, math.min(room, p.J, most - m))
   if count == 0 then return true end
-  local out <const> = core.tensor("u32", count, 1)
+  local out <const> = tensor.zeros("u32", count)
   local r <const> = choose {z = p.zr, c = p.c, inside = self.inside, count = count, positive = self.o.positive or false,
                             least = 0.3 * lambda, out = out}
   local chosen <const> = math.tointeger(r.chosen)
   if chosen == 0 then return true end
-  local set <const> = core.tensor("u32", m + chosen, 1)
+  local set <const> = tensor.zeros("u32", m + chosen)
   set:put(1, self.set)
   set:put(m + 1, out:slice(1, chosen))
   for i = 1, chosen do self.inside[out[i] + 1] = 1 end
@@ -147,12 +148,12 @@ end
 local function extend_matrix(self)
   local p <const>, all <const>, m <const> = self.problem, #self.set, self.known
   if all == m then return end
-  local part <const> = core.tensor("f64", all - m, all)
+  local part <const> = tensor.zeros("f64", all - m, all)
   p:kernel(gram_of, {set = self.set, from = m, weights = p.weights, out = part, exact = self.exact or false})
   local rows <const> = self.team:sum("products", part)
-  local wide <const> = core.tensor("f64", all, all)
+  local wide <const> = tensor.zeros("f64", all, all)
   local means
-  if p.mean then means = core.tensor("f64", all, 1):pick(p.mean, self.set) end
+  if p.mean then means = tensor.zeros("f64", all):pick(p.mean, self.set) end
   grow {old = self.gram, rows = rows:view(1, all - m, all), out = wide, means = means, weight = p.weight}
   self.gram, self.known = wide, all
   self.grown[#self.grown + 1] = all
@@ -171,7 +172,7 @@ end
 
 ---- steps ----------------------------------------------------------------------------------------------------------
 
-local function picked(self, from) return core.tensor("f64", #self.set, 1):pick(from, self.set) end
+local function picked(self, from) return tensor.zeros("f64", #self.set):pick(from, self.set) end
 
 ---x of the set becomes the solution of the quadratic problem around it.
 ---@return table x of the set before, table after
@@ -202,13 +203,13 @@ end
 ---The products and column sums weighted by the curvature, centred where there is an intercept.
 local function curved(self)
   local p <const>, m <const> = self.problem, #self.set
-  if m == 0 then return core.tensor("f64", 0, 0), core.tensor("f64", 0, 1) end
-  local part <const> = core.tensor("f64", m + 1, m)
+  if m == 0 then return tensor.zeros("f64", 0, 0), tensor.zeros("f64", 0) end
+  local part <const> = tensor.zeros("f64", m + 1, m)
   p:kernel(gram_of, {set = self.set, weights = p.curvature, out = part:slice(1, m), exact = self.exact or false})
   p:kernel(dots, {set = self.set, v = p.curvature, out = part:slice(m + 1, 1)})
   local sum <const> = self.team:sum("curvatures", part):view(1, m + 1, m)
   local means <const> = sum:slice(m + 1, 1):copy()
-  local wide <const> = core.tensor("f64", m, m)
+  local wide <const> = tensor.zeros("f64", m, m)
   if p.o.intercept then
     add {to = means, scale = 1 / p.sums.curvature}
     grow {rows = sum:slice(1, m), out = wide, means = means:view(1, m, 1), weight = p.sums.curvature}
@@ -227,9 +228,9 @@ local function logistic_step(self, lambda, ridge, tolerance, objective)
   local d <const> = before:copy()
   add {to = d, x = after, scale = -1, by = 1}
   local db <const> = p.o.intercept and s.slope / s.curvature - dot({x = means, y = d}).sum or 0
-  local move <const> = core.tensor("f64", p.n, 1):fill(db + 0.0)
+  local move <const> = tensor.zeros("f64", p.n):fill(db + 0.0)
   p:kernel(apply, {set = self.set, v = move, d = d, by = 1})
-  local part <const> = core.tensor("f64", STEPS, 1)
+  local part <const> = tensor.zeros("f64", STEPS)
   for k = 1, STEPS do
     part[k] = logistic({v = p.r, d = move, step = 0.5 ^ (k - 1), y = p.y, weights = p.weights}).loss
   end
@@ -382,7 +383,7 @@ function gram:step()
   local lambda, ridge = mixed(self, given or 0)
   p:value(lambda, ridge)
   local r = choose {z = p.zr, c = p.c, inside = self.inside, count = 0, positive = o.positive or false, least = lambda,
-                    out = core.tensor("u32", 0, 1)}
+                    out = tensor.zeros("u32", 0)}
   if not given then -- the largest penalty that lets a variable in is asked for
     lambda = math.max(r.most, 1e-300)
     if p:free_gain() <= 1e-3 * o.tolerance * p:value(0, 0) then
@@ -421,7 +422,7 @@ end
 function gram:advance()
   repeat self:step() until self.due or self.outgrown
   if self.outgrown and self.o.mode ~= "auto" then
-    error(script.error("T0203", self:refuses(), {help = 'mode = "sets", a larger lambda, or a larger gram_most'}), 0)
+    error(package.error("T0203", self:refuses(), {help = 'mode = "sets", a larger lambda, or a larger gram_most'}), 0)
   end
 end
 

@@ -4,17 +4,17 @@
 --
 -- Every worker has all variables and makes all decisions itself, alike; what travels are sums over examples. The data
 -- set is the script's, not the job's: so workers can come and go.
-local core = require "tide.core"
-local script = require "tide.script"
-local table_spec = require "tide.run.table_spec"
-local team = require "tide.run.team"
+local kernels = require("tide.package").kernels
+local package = require "tide.package"
+local team = require "tide.team"
 local tensor = require "tide.tensor"
+local tide = require "tide"
 
 local descent = {}
 
 local KEY <const> = 1024
 
-local function fail(message, help) error(script.error("T0203", message, {help = help}), 0) end
+local function fail(message, help) error(package.error("T0203", message, {help = help}), 0) end
 
 ---- options --------------------------------------------------------------------------------------------------------
 
@@ -74,7 +74,7 @@ end
 
 ---@return table o checked and with defaults
 local function check_linear(what, given, known, model)
-  script.check_fields("T0203", what, given, known)
+  package.check_fields("T0203", what, given, known)
   local o <const> = copied(given)
   if not require("tide.data").is_set(o.data) then fail(what .. " requires `data`, a data set with labels") end
   if o.mode ~= nil and not MODES[o.mode] then
@@ -163,8 +163,8 @@ local function keys_for(count) return (3 * (count + 1) + KEY - 1) // KEY end
 ---A table that holds `count` f64 numbers.
 ---@package
 function descent.table_for(count)
-  return table_spec.new {keys = table_spec.dense(keys_for(count)), width = KEY, slots = "range", update = {"assign"},
-                         replicas = require("tide.nn.replica").copies()}
+  return tide.table {keys = tide.dense(keys_for(count)), width = KEY, slots = "range", update = {"assign"},
+                         replicas = package.copies()}
 end
 
 ---Writes numbers to a table; each worker its range of rows.
@@ -172,14 +172,14 @@ end
 ---@param last boolean whether they are what the run has found; nil: nothing yet
 ---@package
 function descent.store(t, handle, numbers, last)
-  local rows <const>, mark <const> = keys_for(#numbers), core.tensor("f64", 1, 1)
-  local flat <const> = core.tensor("f32", rows, KEY)
+  local rows <const>, mark <const> = keys_for(#numbers), tensor.zeros("f64", 1)
+  local flat <const> = tensor.zeros("f32", rows, KEY)
   if last ~= nil then mark:fill(last and FOUND or SO_FAR) end
   flat:view(1, 1, 3):put(1, mark:split())
   flat:view(4, #numbers, 3):put(1, numbers:view(1, #numbers, 1):split())
   local first, count = t:piece(rows)
   if count == 0 then return end
-  local keys <const> = core.tensor("u64", count, 1):fill(first - 1, 1)
+  local keys <const> = tensor.zeros("u64", count):fill(first - 1, 1)
   handle:push(keys, flat:slice(first, count))
 end
 
@@ -188,7 +188,7 @@ end
 ---@return boolean|nil last whether they are what the run has found; nil: nothing was written
 ---@package
 function descent.load(handle, count)
-  local keys <const> = core.tensor("u64", keys_for(count), 1):fill(0, 1)
+  local keys <const> = tensor.zeros("u64", keys_for(count)):fill(0, 1)
   local flat <const> = handle:pull(keys)
   local mark <const> = tensor.joined(flat:view(1, 1, 3))[1]
   local last
@@ -207,7 +207,7 @@ function descent.found(run, handle, count)
   local numbers <const>, last <const> = descent.load(handle, count)
   if last == nil then
     local state <const> = run:state()
-    error(script.error("T0203", ("run %s has no model: it is %s and has not fitted all examples"):format(run.name,
+    error(package.error("T0203", ("run %s has no model: it is %s and has not fitted all examples"):format(run.name,
       state), {help = state == "running" and "wait for its end: run:wait()" or "let it run to its end"}), 0)
   end
   return numbers, not last
@@ -234,7 +234,7 @@ end
 local function play(w, t, part, count)
   local fetch <const> = part.fetch
   function part:store(_, last)
-    local numbers <const> = core.tensor("f64", count, 1)
+    local numbers <const> = tensor.zeros("f64", count)
     local own <const>, whole <const> = self:numbers()
     numbers:put(1, own)
     if not whole then last = nil end
@@ -250,7 +250,7 @@ local function linear_job(o)
   local function count() -- coefficients, the intercept, and with checkpoints the weights of sets
     return (o.checkpoint and o.mode ~= "gram" and 2 or 1) * o.data.columns + 1
   end
-  local job <const> = require("tide.run.job").new {
+  local job <const> = tide.job {
     name = o.name, seed = o.seed or 1, checkpoint = o.checkpoint, on_worker_loss = "replay",
     params = live(o),
     tables = function()
@@ -347,7 +347,7 @@ local OWN <const> = {
 ---@param o table {name, variables, push, pull, ..., set, check, theta, tau, floor, order, ahead, rounds, seed}
 ---@return tide.job
 function descent.job(o)
-  script.check_fields("T0203", "descent.job", o, OWN)
+  package.check_fields("T0203", "descent.job", o, OWN)
   if math.type(o.variables) ~= "integer" or o.variables < 1 then
     fail "descent.job requires `variables`, how many there are"
   end
@@ -370,7 +370,7 @@ function descent.job(o)
   local c <const> = copied(o)
   c.tolerance = c.tolerance or 1e-12
   local all <const> = (c.checkpoint and 2 or 1) * c.variables + 1
-  local job <const> = require("tide.run.job").new {
+  local job <const> = tide.job {
     name = c.name, seed = c.seed or 1, checkpoint = c.checkpoint, on_worker_loss = "replay", params = live(c),
     tables = function() return {x = descent.table_for(all)} end,
     worker = function(w)
@@ -403,7 +403,7 @@ local CCD <const> = {name = true, data = true, rank = true, l2 = true, weighted 
 ---@param o table {name, data = tide.data.matrix(..), rank = 10, l2, weighted, passes = 20, inner = 1, tolerance, seed}
 ---@return tide.job
 function descent.ccd(o)
-  script.check_fields("T0203", "descent.ccd", o, CCD)
+  package.check_fields("T0203", "descent.ccd", o, CCD)
   descent.check_checkpoint("descent.ccd", o)
   local c <const> = copied(o)
   c.rank, c.passes, c.inner = c.rank or 10, c.passes or 20, c.inner or 1
@@ -421,13 +421,13 @@ function descent.ccd(o)
     fail "descent.ccd: `l2` is a number of 0 or more"
   end
   if not require("tide.data").is_set(c.data) then fail "descent.ccd requires `data`, a tide.data.matrix" end
-  return require("tide.run.job").new {
+  return tide.job {
     name = c.name, seed = c.seed or 1, checkpoint = c.checkpoint, on_worker_loss = "replay",
     tables = function()
       if c.data:part("train").values:rows() == 0 then fail "descent.ccd: the data has no cells" end
-      local copies <const> = require("tide.nn.replica").copies()
+      local copies <const> = package.copies()
       local function factor(count)
-        return table_spec.new {keys = table_spec.dense(count), width = c.rank, slots = "range", update = {"assign"},
+        return tide.table {keys = tide.dense(count), width = c.rank, slots = "range", update = {"assign"},
                                replicas = copies}
       end
       return {w = factor(c.data.rows), h = factor(c.data.cols)}
@@ -475,8 +475,8 @@ end
 ---@return table f64 tensor
 function model:predict(rows)
   local n <const> = rows:rows()
-  local out <const> = core.tensor("f64", n, 1)
-  local kernel <const> = core.kernel "mtl_product"
+  local out <const> = tensor.zeros("f64", n)
+  local kernel <const> = kernels.mtl_product
   local a <const> = {kind = "there", d = #self.coefficients, rows = n, from = self.coefficients, to = out}
   if rows.x then
     a.values = rows.x
@@ -484,7 +484,7 @@ function model:predict(rows)
     a.offsets, a.indices, a.values = rows.offsets, rows.indices, rows.values
   end
   kernel(a)
-  core.kernel "vector_add" {to = out, plus = self.intercept}
+  kernels.vector_add {to = out, plus = self.intercept}
   return out
 end
 

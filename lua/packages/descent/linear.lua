@@ -6,16 +6,18 @@
 -- example are less their mean where they are read (`shift`), so that one whose mean is far above its deviation keeps
 -- its digits; of the others sums are centred, so that zeros stay zeros. A scaled column has c_j and M_j multiplied
 -- instead.
-local core = require "tide.core"
 local data = require "tide.data"
 local ending = require "tide.descent.ending"
 local folds = require "tide.descent.folds"
-local script = require "tide.script"
+local kernels = require("tide.package").kernels
+local package = require "tide.package"
+local tensor = require "tide.tensor"
+local tide = require "tide"
 
-local dots <const>, apply <const> = core.kernel "descent_dots", core.kernel "descent_apply"
-local add <const>, dot <const>, times <const> = core.kernel "vector_add", core.kernel "vector_dot",
-  core.kernel "vector_times"
-local logistic <const>, columns_of <const> = core.kernel "descent_logistic", core.kernel "sparse_columns"
+local dots <const>, apply <const> = kernels.descent_dots, kernels.descent_apply
+local add <const>, dot <const>, times <const> = kernels.vector_add, kernels.vector_dot,
+  kernels.vector_times
+local logistic <const>, columns_of <const> = kernels.descent_logistic, kernels.sparse_columns
 
 -- The sum of squares around the mean, as a share of that around 0, of a column that counts as constant: one whose mean
 -- was subtracted before squares were summed, and one where sums were subtracted, which leaves their rounding.
@@ -31,11 +33,11 @@ local CONSTANT <const>, UNRESOLVED <const> = 1e-26, 1e-13
 local linear = {}
 linear.__index = linear
 
-local function fail(message, help) error(script.error("T0203", message, {help = help}), 0) end
+local function fail(message, help) error(package.error("T0203", message, {help = help}), 0) end
 
 ---@return table f64 tensor of a list, a tensor or a number for each, which the driver has checked
 local function numbers(value, count, default)
-  local out <const> = core.tensor("f64", count, 1)
+  local out <const> = tensor.zeros("f64", count)
   if value == nil or type(value) == "number" then return out:fill((value or default) + 0.0) end
   for i = 1, count do out[i] = value[i] end
   return out
@@ -46,15 +48,15 @@ function linear.new(team, o)
   local part <const> = o.data:whole(o.part or "train")
   local self = setmetatable({team = team, o = o, part = part, total = part:rows(), J = part.columns or o.data.columns,
                              logistic = o.model == "logistic", b = 0.0}, linear)
-  self.x = core.tensor("f64", self.J, 1)
-  self.zeros = core.tensor("f64", self.J, 1)
+  self.x = tensor.zeros("f64", self.J)
+  self.zeros = tensor.zeros("f64", self.J)
   return self
 end
 
 ---- this worker's rows --------------------------------------------------------------------------------------------
 
 local function labels_of(self)
-  local y <const>, labels <const> = core.tensor("f64", self.n, 1), self.rows.labels
+  local y <const>, labels <const> = tensor.zeros("f64", self.n), self.rows.labels
   if self.logistic then
     local classes <const> = self.o.data.classes
     if classes and #classes ~= 2 then
@@ -88,7 +90,7 @@ end
 ---Coefficients, and the intercept behind them.
 ---@return table f64 tensor
 function linear:numbers()
-  local all <const> = core.tensor("f64", self.J + 1, 1)
+  local all <const> = tensor.zeros("f64", self.J + 1)
   all:put(1, self.x)
   all[self.J + 1] = self:intercept()
   return all
@@ -121,8 +123,8 @@ function linear:divide()
       self.columns = {values = rows:by_column(), n = self.n}
     else
       local entries <const> = rows:entries()
-      local c <const> = {offsets = core.tensor("u64", self.J + 1, 1), rows = core.tensor("u32", entries, 1),
-                         values = core.tensor("f32", entries, 1), n = self.n}
+      local c <const> = {offsets = tensor.zeros("u64", self.J + 1), rows = tensor.zeros("u32", entries),
+                         values = tensor.zeros("f32", entries), n = self.n}
       columns_of {offsets = rows.offsets, indices = rows.indices, values = rows.values, columns = self.J,
                   to_offsets = c.offsets, to_rows = c.rows, to_values = c.values}
       self.columns = c
@@ -130,8 +132,8 @@ function linear:divide()
     self.labels = labels_of(self)
     self.y = self.labels
     self.weights = nil
-    self.r = core.tensor("f64", self.n, 1)
-    self.slope, self.curvature = core.tensor("f64", self.n, 1), core.tensor("f64", self.n, 1)
+    self.r = tensor.zeros("f64", self.n)
+    self.slope, self.curvature = tensor.zeros("f64", self.n), tensor.zeros("f64", self.n)
   end
   self:weigh(self.fold)
 end
@@ -153,7 +155,7 @@ function linear:weigh(fold)
   self.fold, self.weights, self.fold_share = fold, nil, 1
   if not o.weights and not fold then return end
   if fold and not self.fold_of then deal_folds(self) end
-  local weights <const>, all, kept = core.tensor("f64", self.n, 1), 0, 0
+  local weights <const>, all, kept = tensor.zeros("f64", self.n), 0, 0
   for i = 1, self.total do
     local v <const> = o.weights and o.weights[i] or 1
     local own <const> = fold and self.fold_of[i] == fold and 0 or v
@@ -177,7 +179,7 @@ function linear:kernel(kernel, a) return on(self, kernel, a) end
 ---Sums of weight, columns and labels over all examples, and of how many have a number in each column.
 local function first_moments(self, w)
   local J <const> = self.J
-  local part <const>, counted = core.tensor("f64", 3 * J + 4, 1), w
+  local part <const>, counted = tensor.zeros("f64", 3 * J + 4), w
   if self.weights then
     counted = w:copy()
     for i = 1, self.n do counted[i] = w[i] > 0 and 1 or 0 end
@@ -204,7 +206,7 @@ end
 ---that the second pass has no large numbers to subtract.
 local function centre(self, w, first)
   local J <const>, weight <const> = self.J, self.weight
-  self.shift = core.tensor("f64", J, 1)
+  self.shift = tensor.zeros("f64", J)
   for j = 1, J do
     if first.entries[j] == first.rows then self.shift[j] = first.sums[j] / weight end
   end
@@ -213,7 +215,7 @@ local function centre(self, w, first)
     self.y = self.labels:copy()
     add {to = self.y, plus = -self.y_shift}
   end
-  local part <const> = core.tensor("f64", 2 * J + 2, 1)
+  local part <const> = tensor.zeros("f64", 2 * J + 2)
   on(self, dots, {v = w, out = part:slice(1, J)})
   on(self, dots, {v = w, out = part:slice(J + 1, J), power = 2})
   part[2 * J + 1] = dot({x = self.y, weights = w}).sum
@@ -231,7 +233,7 @@ end
 ---w x^2, centred with an intercept), self.inside_at_first (u8: 2 for columns that are constant, which stay 0).
 function linear:moments()
   local J <const> = self.J
-  local w <const> = self.weights or core.tensor("f64", self.n, 1):fill(1.0)
+  local w <const> = self.weights or tensor.zeros("f64", self.n):fill(1.0)
   self.shift, self.mean, self.y, self.y_shift = nil, nil, self.labels, 0.0
   local first <const> = first_moments(self, w)
   if self.logistic and math.abs(first.labels) == self.weight then
@@ -243,7 +245,7 @@ function linear:moments()
     self.y_mean, self.y_square = first.labels / self.weight, first.label_squares
     self.square = first.squares:copy()
   end
-  self.inside_at_first, self.constant = core.tensor("u8", J, 1), {}
+  self.inside_at_first, self.constant = tensor.zeros("u8", J), {}
   for j = 1, J do
     local whole <const>, shifted <const> = first.squares[j], self.shift and self.shift[j] ~= 0
     if self.square[j] <= (shifted and CONSTANT or UNRESOLVED) * whole then
@@ -284,7 +286,7 @@ end
 function linear:scale()
   local J <const> = self.J
   self.c = numbers(self.o.penalty, J, 1)
-  self.m = core.tensor("f64", J, 1):fill(1.0)
+  self.m = tensor.zeros("f64", J):fill(1.0)
   if self.o.standardise then
     for j = 1, J do
       local deviation <const> = math.sqrt(self.square[j] / self.weight)
@@ -312,9 +314,9 @@ end
 ---objective needs.
 function linear:gradient()
   local J <const> = self.J
-  local part <const> = self.part_sums or core.tensor("f64", J + 3, 1)
+  local part <const> = self.part_sums or tensor.zeros("f64", J + 3)
   self.part_sums = part
-  local v, began <const> = self.r, core.now()
+  local v, began <const> = self.r, tide.now()
   if self.logistic then
     local l <const> = logistic {v = self.r, y = self.y, weights = self.weights, slope = self.slope,
                                 curvature = self.curvature}
@@ -331,7 +333,7 @@ function linear:gradient()
     part[J + 3] = dot({x = v, y = self.y}).sum
   end
   on(self, dots, {v = v, out = part:slice(1, J)})
-  self.team:took(core.now() - began, self.n)
+  self.team:took(tide.now() - began, self.n)
   local sum <const> = self.team:sum("gradient", part)
   self.z = sum:slice(1, J):copy()
   local s <const> = {}
@@ -388,7 +390,7 @@ function linear:gap(lambda, ridge, most)
   local scale <const> = most > lambda and lambda / most or 1
   local dual
   if self.logistic then
-    local part <const> = core.tensor("f64", 1, 1)
+    local part <const> = tensor.zeros("f64", 1)
     part[1] = logistic({v = self.r, y = self.y, weights = self.weights, scale = scale}).dual
     dual = self.team:sum("dual", part)[1]
   else
@@ -406,12 +408,12 @@ end
 ---Over the examples of the fold that are left out: the sum of squared errors or logistic losses, each times its
 ---weight, and the sum of weights.
 function linear:held_out()
-  local out <const> = core.tensor("f64", self.n, 1)
+  local out <const> = tensor.zeros("f64", self.n)
   for i = 1, self.n do
     local at <const> = self.first + i - 1
     if self.fold_of[at] == self.fold then out[i] = self.o.weights and self.o.weights[at] or 1 end
   end
-  local part <const> = core.tensor("f64", 2, 1)
+  local part <const> = tensor.zeros("f64", 2)
   if self.logistic then
     part[1] = logistic({v = self.r, y = self.y, weights = out, slope = self.slope}).loss
   else

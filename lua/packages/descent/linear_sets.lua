@@ -1,13 +1,14 @@
 -- A linear model as scheduled sets see it: sums of a few columns with the residual, exact steps, products of columns.
 -- Logistic regression steps by the bound 1/4 of its curvature; its intercept is moved between epochs.
-local core = require "tide.core"
+local kernels = require("tide.package").kernels
 local linear = require "tide.descent.linear"
+local tensor = require "tide.tensor"
 
-local dots <const>, apply <const>, gram_of <const> = core.kernel "descent_dots", core.kernel "descent_apply",
-  core.kernel "descent_gram"
-local dot <const>, times <const>, logistic <const> = core.kernel "vector_dot", core.kernel "vector_times",
-  core.kernel "descent_logistic"
-local choose <const> = core.kernel "descent_choose"
+local dots <const>, apply <const>, gram_of <const> = kernels.descent_dots, kernels.descent_apply,
+  kernels.descent_gram
+local dot <const>, times <const>, logistic <const> = kernels.vector_dot, kernels.vector_times,
+  kernels.descent_logistic
+local choose <const> = kernels.descent_choose
 
 ---@class tide.descent.linear_sets: tide.descent.problem
 ---@field model tide.descent.linear
@@ -50,7 +51,7 @@ end
 function problem:rebuild() self.model:rebuild() end
 
 local function places(set)
-  local t <const> = core.tensor("u32", #set, 1)
+  local t <const> = tensor.zeros("u32", #set)
   for i, j in ipairs(set) do t[i] = j - 1 end
   return t
 end
@@ -71,7 +72,7 @@ local function slopes(m)
 end
 
 function problem:push(set)
-  local m <const>, out <const> = self.model, core.tensor("f64", #set, 1)
+  local m <const>, out <const> = self.model, tensor.zeros("f64", #set)
   local v, loss, sum = slopes(m)
   m:kernel(dots, {set = places(set), v = v, out = out})
   self.loss, self.sum = loss, sum
@@ -116,7 +117,7 @@ function problem:pull(set, sums, total)
 end
 
 function problem:apply(set, changes)
-  local m <const>, d <const> = self.model, core.tensor("f64", #set, 1)
+  local m <const>, d <const> = self.model, tensor.zeros("f64", #set)
   for i, j in ipairs(set) do
     d[i] = changes[i]
     self.x[j] = self.x[j] + changes[i]
@@ -129,9 +130,9 @@ function problem:pairs(from, with)
   local m <const>, all <const>, n <const> = self.model, {}, #with
   table.move(with, 1, n, 1, all)
   table.move(from, 1, #from, n + 1, all)
-  local out <const> = core.tensor("f64", #from, #all)
+  local out <const> = tensor.zeros("f64", #from, #all)
   m:kernel(gram_of, {set = places(all), from = n, weights = m.weights, out = out})
-  local narrow <const> = core.tensor("f64", #from, n)
+  local narrow <const> = tensor.zeros("f64", #from, n)
   for a = 1, #from do
     for b = 1, n do narrow[(a - 1) * n + b] = out[(a - 1) * #all + b] end
   end
@@ -151,10 +152,10 @@ function problem:settle()
   if not (m.logistic and self.o.intercept) then return end
   for _ = 1, 20 do
     local l <const> = logistic {v = m.r, y = m.y, weights = m.weights, slope = m.slope, curvature = m.curvature}
-    local sum <const> = self.team:sum("intercept", core.tensor("f64", {l.slope, l.curvature}))
+    local sum <const> = self.team:sum("intercept", tensor.from("f64", {l.slope, l.curvature}))
     local by <const> = sum[1] / math.max(sum[2], m.weight * 1e-3)
     m.b = m.b + by
-    core.kernel "vector_add" {to = m.r, plus = by}
+    kernels.vector_add {to = m.r, plus = by}
     if math.abs(by) < 1e-12 then break end
   end
   self.b = m.b
@@ -165,7 +166,7 @@ function problem:gap()
   m:gradient()
   local objective <const> = m:value(lambda, ridge)
   local r <const> = choose {z = m.zr, c = m.c, inside = m.inside_at_first, count = 0,
-                            positive = self.o.positive or false, out = core.tensor("u32", 0, 1)}
+                            positive = self.o.positive or false, out = tensor.zeros("u32", 0)}
   self.b = m.b
   return objective, m:gap(lambda, ridge, r.most)
 end

@@ -1,15 +1,15 @@
 -- A model of the script's own as scheduled sets see it: its functions push, pull, apply, objective and dependency.
-local core = require "tide.core"
-local script = require "tide.script"
+local package = require "tide.package"
+local tensor = require "tide.tensor"
 
 ---@class tide.descent.own: tide.descent.problem
 local problem = {}
 problem.__index = problem
 
-local function fail(message, help) error(script.error("T0203", message, {help = help}), 0) end
+local function fail(message, help) error(package.error("T0203", message, {help = help}), 0) end
 
 function problem.new(w, team, o)
-  local self <const> = setmetatable({w = w, team = team, o = o, J = o.variables, x = core.tensor("f64", o.variables, 1),
+  local self <const> = setmetatable({w = w, team = team, o = o, J = o.variables, x = tensor.zeros("f64", o.variables),
                                      dependency = o.dependency}, problem)
   if o.start then
     for j = 1, self.J do self.x[j] = type(o.start) == "number" and o.start or o.start[j] end

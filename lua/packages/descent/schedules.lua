@@ -1,8 +1,10 @@
 -- Which variables a round may take, before any check: what a job's `schedule` chooses among. Every worker has this
 -- state and draws alike: all depends on the seed, the round and what has changed so far.
-local core = require "tide.core"
+local kernels = require("tide.package").kernels
+local tensor = require "tide.tensor"
+local tide = require "tide"
 
-local sample <const>, weigh <const> = core.kernel "descent_sample", core.kernel "descent_weigh"
+local sample <const>, weigh <const> = kernels.descent_sample, kernels.descent_weigh
 
 ---@class tide.descent.state
 ---@field x table f64 tensor, the variables
@@ -17,8 +19,8 @@ state.__index = state
 ---@param o {J: integer, x: table, seed: integer, floor: number}
 function state.new(o)
   local self <const> = setmetatable({J = o.J, x = o.x, seed = o.seed, floor = o.floor, round = 0, epoch = 0,
-                                     weights = core.tensor("f64", o.J, 1):fill(1.0), left_out = o.left_out}, state)
-  self.tree = core.tensor("f64", o.J + 1, 1)
+                                     weights = tensor.zeros("f64", o.J):fill(1.0), left_out = o.left_out}, state)
+  self.tree = tensor.zeros("f64", o.J + 1)
   return self
 end
 
@@ -36,9 +38,9 @@ end
 ---A seed of this round and purpose.
 local function seed_of(self, purpose) return (self.seed * 1000003 + self.round * 64 + purpose) % (1 << 50) end
 
-local function out_of(tensor, count)
+local function out_of(numbers, count)
   local list = {}
-  for i = 1, count do list[i] = tensor[i] + 1 end
+  for i = 1, count do list[i] = numbers[i] + 1 end
   return list
 end
 
@@ -46,7 +48,7 @@ end
 ---@param n integer
 ---@return integer[] from 1
 function state:random(n)
-  local random <const>, list, seen = core.random(seed_of(self, 1)), {}, {}
+  local random <const>, list, seen = tide.random(seed_of(self, 1)), {}, {}
   n = math.min(n, self.J)
   for _ = 1, 64 * n do
     if #list == n then break end
@@ -63,7 +65,7 @@ end
 ---@param n integer
 ---@return integer[]
 function state:priority(n)
-  local out <const> = core.tensor("u32", math.min(2 * n, self.J), 1)
+  local out <const> = tensor.zeros("u32", math.min(2 * n, self.J))
   local r <const> = sample {weights = self.weights, tree = self.tree, seed = seed_of(self, 2), count = #out,
                             floor = self.floor, out = out}
   return out_of(out, r.drawn)
@@ -90,7 +92,7 @@ function state:active(n)
     for j = 1, self.J do
       if (self.whole or self.x[j] ~= 0) and not (self.left_out and self.left_out[j] == 2) then list[#list + 1] = j end
     end
-    local random <const> = core.random(seed_of(self, 3))
+    local random <const> = tide.random(seed_of(self, 3))
     for i = #list, 2, -1 do
       local k <const> = random:below(i) + 1
       list[i], list[k] = list[k], list[i]
@@ -127,7 +129,7 @@ end
 ---@param set integer[]
 ---@param changes number[]
 function state:changed(set, changes)
-  local places <const>, values <const> = core.tensor("u32", #set, 1), core.tensor("f64", #set, 1)
+  local places <const>, values <const> = tensor.zeros("u32", #set), tensor.zeros("f64", #set)
   for i, j in ipairs(set) do places[i], values[i] = j - 1, math.abs(changes[i]) end
   if #set > 0 then weigh {weights = self.weights, tree = self.tree, set = places, values = values} end
 end

@@ -5,12 +5,14 @@
 -- A round: `schedule` gives candidates; those are taken that agree with all taken and all in flight; every worker sends
 -- its part of the sums of the set, and of the products of candidates that come up; with the sums of all, every worker
 -- computes the same changes. With `ahead` rounds under way a set knows the changes of rounds up to its number - ahead.
-local core = require "tide.core"
 local ending = require "tide.descent.ending"
+local kernels = require("tide.package").kernels
+local package = require "tide.package"
 local schedules = require "tide.descent.schedules"
-local script = require "tide.script"
+local tensor = require "tide.tensor"
+local tide = require "tide"
 
-local check <const>, add <const> = core.kernel "descent_check", core.kernel "vector_add"
+local check <const>, add <const> = kernels.descent_check, kernels.vector_add
 
 local CACHE_MOST <const> = 1 << 20 -- pairs
 local SAFE_ROUNDS <const> = 100
@@ -39,7 +41,7 @@ local LITTLE <const> = 1e-9 -- an epoch that gains less, as a share of the objec
 local sets = {}
 sets.__index = sets
 
-local function fail(message, help) error(script.error("T0203", message, {help = help}), 0) end
+local function fail(message, help) error(package.error("T0203", message, {help = help}), 0) end
 
 ---@param o table set, check, theta, tau, floor, order or schedule, ahead, tolerance, seed, rounds
 function sets.engine(w, team, o, problem)
@@ -77,7 +79,7 @@ end
 ---@return boolean whether a round has been made
 function sets:numbers()
   local p <const>, J <const> = self.problem, self.problem.J
-  local numbers <const> = core.tensor("f64", (self.o.checkpoint and 2 or 1) * J + 1, 1)
+  local numbers <const> = tensor.zeros("f64", (self.o.checkpoint and 2 or 1) * J + 1)
   numbers:put(1, p.x)
   numbers[J + 1] = p.intercept and p:intercept() or 0.0
   if self.o.checkpoint then numbers:put(J + 2, self.state_of.weights) end
@@ -166,7 +168,7 @@ end
 
 ---What the schedule gives, checked.
 local function draw(self, t)
-  local s <const>, since <const> = self.state_of, core.now()
+  local s <const>, since <const> = self.state_of, tide.now()
   s.round = self.scheduled
   self.scheduled = self.scheduled + 1
   local list
@@ -186,7 +188,7 @@ local function draw(self, t)
     if seen[j] then fail(("round %d: schedule gives variable %d twice"):format(self.scheduled, j)) end
     seen[j] = i
   end
-  self.spent.choose = self.spent.choose + core.now() - since
+  self.spent.choose = self.spent.choose + tide.now() - since
   return list
 end
 
@@ -254,7 +256,7 @@ end
 
 ---Which of the candidates are taken now.
 local function choose(self, t, list)
-  local since <const>, p <const> = core.now(), self.problem
+  local since <const>, p <const> = tide.now(), self.problem
   local flying = {}
   for _, f in ipairs(self.flight) do table.move(f.set, 1, #f.set, #flying + 1, flying) end
   local taken, rest = {}, {}
@@ -279,7 +281,7 @@ local function choose(self, t, list)
   elseif #candidates > 0 then
     local m <const>, f <const> = #flying + #candidates, #flying
     local all <const> = table.move(candidates, 1, #candidates, f + 1, table.move(flying, 1, f, 1, {}))
-    local g <const>, out <const> = core.tensor("f64", m, m), core.tensor("u8", #candidates, 1)
+    local g <const>, out <const> = tensor.zeros("f64", m, m), tensor.zeros("u8", #candidates)
     for a = 1, m do
       for b = 1, a - 1 do
         local v <const> = between(self, all[a], all[b])
@@ -294,7 +296,7 @@ local function choose(self, t, list)
     self.refused = self.refused + r.refused
   end
   self.looked = self.looked + #list
-  self.spent.check = self.spent.check + core.now() - since
+  self.spent.check = self.spent.check + tide.now() - since
   return taken, rest
 end
 
@@ -309,11 +311,11 @@ end
 
 ---Sends this worker's part of a round.
 local function start(self, set, wanted)
-  local p <const>, since <const> = self.problem, core.now()
+  local p <const>, since <const> = self.problem, tide.now()
   local sums <const> = #set > 0 and p:push(set) or {}
   local more <const> = #wanted > 0 and products(self, wanted) or {}
   local count <const> = #sums
-  local part <const> = core.tensor("f64", HEAD + count + #more, 1)
+  local part <const> = tensor.zeros("f64", HEAD + count + #more)
   part[1] = mark_of(set)
   if p.part then part[2], part[3] = p:part() end
   for i = 1, count do
@@ -322,7 +324,7 @@ local function start(self, set, wanted)
     part[HEAD + i] = v
   end
   for i, v in ipairs(more) do part[HEAD + count + i] = v end
-  self.spent.push = self.spent.push + core.now() - since
+  self.spent.push = self.spent.push + tide.now() - since
   self.flight[#self.flight + 1] = {set = set, wanted = wanted, count = count,
                                    wait = self.team:begin_gather("set", part), at = self.round,
                                    penalty = p.penalty and p:penalty() or 0}
@@ -372,7 +374,7 @@ end
 local function finish(self, t)
   local p <const>, f <const> = self.problem, table.remove(self.flight, 1)
   local parts <const> = f.wait()
-  local since <const> = core.now()
+  local since <const> = tide.now()
   local total
   for i, part in ipairs(parts) do
     if part[1] ~= parts[1][1] or #part ~= #parts[1] then
@@ -411,7 +413,7 @@ local function finish(self, t)
   if #self.sizes > 64 then table.remove(self.sizes, 1) end
   self.updates = self.updates + #f.set
   self.safe = math.max(0, self.safe - 1)
-  self.spent.pull = self.spent.pull + core.now() - since
+  self.spent.pull = self.spent.pull + tide.now() - since
 end
 
 local function drain(self, t)
@@ -433,7 +435,7 @@ local function epoch(self, t)
       if #list == 0 then over = true else
         local wanted = p.pairs and t.check ~= "none" and missing(self, list, queued(self)) or {}
         if #wanted > 0 then -- none has asked for them yet
-          local sums <const> = core.tensor("f64", products(self, wanted))
+          local sums <const> = tensor.from("f64", products(self, wanted))
           remember(self, wanted, self.team:sum("pairs", sums), 0)
         end
         self.queue[#self.queue + 1] = list
@@ -470,7 +472,7 @@ local function report_of(self, objective, gap, last)
   local spent <const>, n <const> = self.spent, math.max(1, self.round - (self.reported or 0))
   local fields <const> = {choose_s = spent.choose, check_s = spent.check, push_s = spent.push, pull_s = spent.pull}
   local alike <const> = {objective = objective or 0, gap = gap, rounds = self.round, updates = self.updates,
-    passes = self.updates / self.problem.J, support = core.kernel "vector_dot" ({x = self.problem.x}).nonzero,
+    passes = self.updates / self.problem.J, support = kernels.vector_dot ({x = self.problem.x}).nonzero,
     set = (self.updates - (self.updates_before or 0)) / n,
     rejected = self.looked > 0 and self.refused / self.looked or 0,
     last = last and 1 or nil, lambda = self.problem.lambda}
@@ -486,7 +488,7 @@ function sets:advance()
   local t <const> = settings(self)
   if t.ahead == "auto" then -- more rounds under way pay while sets are full all the same
     local active = s.J
-    if t.order == "active" and not s.whole then active = core.kernel "vector_dot" ({x = p.x}).nonzero end
+    if t.order == "active" and not s.whole then active = kernels.vector_dot ({x = p.x}).nonzero end
     t.ahead = active > 16 * t.set and (self.full or 0) >= 0.8 * t.set and 3 or 1
   end
   if self.round - (self.rebuilt or 0) >= REBUILD and p.rebuild then

@@ -3,7 +3,9 @@
 -- Documents lie on *shelves*: at most 256 runs of about as many tokens, the same for a corpus whatever the number of
 -- workers and parts. A part is a run of shelves. In table `z` a shelf begins a row of its own, so that what one set
 -- of workers has kept another one finds. A number of `z` has two topics where K admits it.
-local core = require "tide.core"
+local kernels = require("tide.package").kernels
+local package = require "tide.package"
+local tensor = require "tide.tensor"
 
 local SHELVES_MOST <const> = 256
 local ROW <const> = 1024 -- tokens
@@ -11,20 +13,13 @@ local PAIRED_TOPICS_MOST <const> = 0x7f80
 local FIT_FROM <const>, FIT_EVERY <const>, FIT_STEPS <const>, ALPHA_LEAST <const> = 50, 20, 5, 1e-4
 local TEST_CELLS_MOST <const> = 1 << 28
 
--- kernel.lda_begin{...}
-local kernel <const> = setmetatable({}, {__index = function(self, name)
-  local found <const> = core.kernel(name)
-  rawset(self, name, found)
-  return found
-end})
-
 ---@class tide.lda.base
 ---@field w tide.worker
 ---@field o table settings of the job, whole
 ---@field corpus tide.data.bow_set
 ---@field topics integer K
 ---@field width integer K padded to 16
-local base = {kernel = kernel}
+local base = {}
 base.__index = base
 
 ---@param offsets table u64 tensor
@@ -60,8 +55,8 @@ end
 
 ---Where an actor of a job keeps what is beyond its memory.
 function base.directory(o)
-  local path <const> = o.spill or ("/tmp/tide-%s-%s"):format(o.name, core.node().name)
-  assert(core.mkdir(path))
+  local path <const> = o.spill or ("/tmp/tide-%s-%s"):format(o.name, package.node())
+  package.make_directory(path)
   return path
 end
 
@@ -69,7 +64,7 @@ end
 function base.corpus_of(o)
   if not o.memory_bytes then return o.corpus end
   return o.corpus:spooled(function()
-    return ("%s/%s-%s"):format(base.directory(o), o.name, core.self():gsub("[^%w]", "-"))
+    return ("%s/%s-%s"):format(base.directory(o), o.name, package.own_name())
   end)
 end
 
@@ -80,7 +75,7 @@ function base.new(w, o)
   local corpus <const> = o.corpus
   local self = setmetatable({w = w, o = o, corpus = corpus, topics = o.topics, width = (o.topics + 15) // 16 * 16,
                              type = o.topics <= 65536 and "u16" or "u32"}, base)
-  self.alpha = core.tensor("f32", o.topics, 1)
+  self.alpha = tensor.zeros("f32", o.topics)
   if type(o.alpha) == "table" then
     for k, a in ipairs(o.alpha) do self.alpha[k] = a end
   else
@@ -98,10 +93,10 @@ function base:arguments(more)
   return more
 end
 
-function base:zeros(type, rows) return core.tensor(type or "f64", rows or self.width, 1) end
+function base:zeros(type, rows) return tensor.zeros(type or "f64", rows or self.width) end
 
 ---@return table f32 tensor: rows of n_kw
-function base:rows(count) return core.tensor("f32", count, self.width) end
+function base:rows(count) return tensor.zeros("f32", count, self.width) end
 
 ---Part `p` (from 0) of `parts`: its documents, without topics.
 ---@return {number: integer, document: integer, documents: integer, offsets: table, words: table, tokens: integer,
@@ -112,7 +107,7 @@ function base:part(p, parts)
   local first <const>, last <const> = self.bounds[shelf + 1], self.bounds[stop + 1]
   local all <const> = self.corpus.train
   local begin <const>, finish <const> = all.offsets[first + 1], all.offsets[last + 1]
-  local offsets <const> = core.tensor("u64", last - first + 1, 1)
+  local offsets <const> = tensor.zeros("u64", last - first + 1)
   for i = 0, last - first do offsets[i + 1] = all.offsets[first + i + 1] - begin end
   return {number = p, document = first, documents = last - first, offsets = offsets,
           words = all.words:slice(begin + 1, finish - begin), tokens = finish - begin, shelf = shelf,
@@ -123,9 +118,9 @@ end
 
 ---First topics of a part, in the order of documents: drawn, or what the table has of a run that is resumed.
 function base:begin(part)
-  part.z = core.tensor(self.type, part.tokens, 1)
+  part.z = tensor.zeros(self.type, part.tokens)
   if self.w.state.pass then return self:fetch(part) end
-  kernel.lda_begin {offsets = part.offsets, topics = part.z, topic_count = self.topics, document = part.document,
+  kernels.lda_begin {offsets = part.offsets, topics = part.z, topic_count = self.topics, document = part.document,
                     seed = self.w.seed}
 end
 
@@ -151,13 +146,13 @@ local function shelves_of(self, part)
 end
 
 local function keys_of(first, count)
-  local keys <const> = core.tensor("u64", count, 1)
+  local keys <const> = tensor.zeros("u64", count)
   keys:fill(first, 1)
   return keys
 end
 
 local function kept(self, part, places, first, tokens, numbers, back)
-  kernel.lda_keep {topics = places and part.z or part.z:slice(first + 1, tokens), rows = numbers,
+  kernels.lda_keep {topics = places and part.z or part.z:slice(first + 1, tokens), rows = numbers,
                    places = places and places:slice(first + 1, tokens), back = back, paired = is_paired(self.topics),
                    topic_count = self.topics}
 end
@@ -167,7 +162,7 @@ end
 function base:keep(part, places)
   for first, tokens, row, rows in shelves_of(self, part) do
     if tokens > 0 then
-      local shelf <const> = core.tensor("f32", rows, base.z_width(self.topics))
+      local shelf <const> = tensor.zeros("f32", rows, base.z_width(self.topics))
       kept(self, part, places, first, tokens, shelf, false)
       self.w.tables.z:push(keys_of(row, rows), shelf)
     end
@@ -191,9 +186,9 @@ function base:is_fitted(pass) return self.o.optimize ~= nil and pass >= FIT_FROM
 ---@param sum fun(t: table): table of all workers
 function base:fit(each, sum)
   for _ = 1, FIT_STEPS do
-    local own <const> = core.tensor("i64", self.topics + 1, 1)
+    local own <const> = tensor.zeros("i64", self.topics + 1)
     each(function(offsets, z)
-      kernel.lda_alpha {offsets = offsets, topics = z, alpha = self.alpha, sums = own}
+      kernels.lda_alpha {offsets = offsets, topics = z, alpha = self.alpha, sums = own}
     end)
     local all <const> = sum(own)
     local fitted <const> = {}
@@ -215,7 +210,7 @@ end
 function base:keep_alpha()
   local rows <const> = base.prior_rows(self.o)
   if rows == 0 then return end
-  local values <const> = core.tensor("f32", rows, base.z_width(self.topics))
+  local values <const> = tensor.zeros("f32", rows, base.z_width(self.topics))
   values:view(1, self.topics, 1):put(1, self.alpha)
   self.w.tables.z:push(keys_of(base.z_rows(self.corpus.tokens), rows), values)
 end
@@ -232,12 +227,12 @@ end
 
 ---The documents' part of the log-likelihood.
 function base:documents_score(offsets, z)
-  return kernel.lda_likelihood(self:arguments {offsets = offsets, topics = z}).sum
+  return kernels.lda_likelihood(self:arguments {offsets = offsets, topics = z}).sum
 end
 
-function base:words_score(counts) return kernel.lda_likelihood(self:arguments {counts = counts}).sum end
+function base:words_score(counts) return kernels.lda_likelihood(self:arguments {counts = counts}).sum end
 
-function base:totals_score(totals) return kernel.lda_likelihood(self:arguments {totals = totals}).sum end
+function base:totals_score(totals) return kernels.lda_likelihood(self:arguments {totals = totals}).sum end
 
 ---Words of the test documents, rising, as a u32 tensor; and which row each word of the dictionary has among them.
 function base:test_words()
@@ -249,7 +244,7 @@ function base:test_words()
     end
     table.sort(list)
     for i, w in ipairs(list) do row[w] = i - 1 end
-    self.tested = {words = core.tensor("u32", list), row = row, count = #list}
+    self.tested = {words = tensor.from("u32", list), row = row, count = #list}
   end
   return self.tested
 end
@@ -265,18 +260,18 @@ end
 function base:test(counts, totals, i, n)
   local test <const>, known <const> = self.corpus.test, self:test_words()
   local documents <const> = #test.offsets - 1
-  kernel.lda_phi {counts = counts, totals = totals, topic_count = self.topics, beta = self.o.beta,
+  kernels.lda_phi {counts = counts, totals = totals, topic_count = self.topics, beta = self.o.beta,
                   vocabulary = self.corpus.vocabulary}
   local first <const>, last <const> = documents * (i - 1) // n, documents * i // n
   local begin <const>, finish <const> = test.offsets[first + 1], test.offsets[last + 1]
   if not self.test_rows then
-    local rows <const> = core.tensor("u32", finish - begin, 1)
+    local rows <const> = tensor.zeros("u32", finish - begin)
     for j = 1, finish - begin do rows[j] = known.row[test.words[begin + j]] end
-    local offsets <const> = core.tensor("u64", last - first + 1, 1)
+    local offsets <const> = tensor.zeros("u64", last - first + 1)
     for j = 0, last - first do offsets[j + 1] = test.offsets[first + j + 1] - begin end
     self.test_rows = {words = rows, offsets = offsets, range = first .. " " .. last}
   end
-  local said <const> = kernel.lda_infer {offsets = self.test_rows.offsets, words = self.test_rows.words, phi = counts,
+  local said <const> = kernels.lda_infer {offsets = self.test_rows.offsets, words = self.test_rows.words, phi = counts,
                                          alpha = self.alpha, score = true, document = first, seed = self.w.seed}
   return {test_log = said.log, test_tokens = said.scored}
 end

@@ -4,7 +4,8 @@
 -- file a part has the topics of all its blocks, then the proposals, then where its documents' tokens lie, then the
 -- topics that are remembered. Every read is checked by the sum that its write gave; the file is scratch, and goes with
 -- the worker.
-local core = require "tide.core"
+local package = require "tide.package"
+local tensor = require "tide.tensor"
 
 ---@class tide.lda.blocks
 local blocks = {}
@@ -33,13 +34,13 @@ function blocks:add(p, starts, bounds, places, z)
   local part <const> = {starts = starts, count = count, at = {}, sums = {}}
   for q = 1, #bounds do part.at[q - 1] = starts[bounds[q] + 1] end
   self.parts[p] = part
-  local proposals <const> = core.tensor(self.type, count, 1)
+  local proposals <const> = tensor.zeros(self.type, count)
   if not self.directory then
     part.z, part.proposals, part.places = z, proposals, places
     return
   end
   part.path = ("%s/%s-%d.blocks"):format(self.directory, self.name, p)
-  part.file = raise(core.block_file(part.path))
+  part.file = package.scratch_file(part.path)
   self:put_part(p, z, proposals)
   part.places_sum = raise(part.file:write(places, 2 * count * self.size))
   part.rows = #places
@@ -63,9 +64,9 @@ function blocks:range(p, q)
 end
 
 local function read(part, type, count, at, sum)
-  local tensor <const> = core.tensor(type, count, 1)
-  raise(part.file:read(tensor, at, sum))
-  return tensor
+  local values <const> = tensor.zeros(type, count)
+  raise(part.file:read(values, at, sum))
+  return values
 end
 
 ---Topics and proposals of a block; they may share storage with the part.
@@ -93,7 +94,7 @@ end
 function blocks:part(p)
   local part <const> = self.parts[p]
   if not part.file then return part.z, part.proposals, part.places end
-  local z <const>, proposals <const> = core.tensor(self.type, part.count, 1), core.tensor(self.type, part.count, 1)
+  local z <const>, proposals <const> = tensor.zeros(self.type, part.count), tensor.zeros(self.type, part.count)
   for q = 0, #part.at - 1 do
     local own <const>, offered <const> = self:block(p, q)
     z:put(part.at[q] + 1, own)

@@ -11,9 +11,10 @@
 -- topics that table `z` has. A pass in which somebody died is done again by the others, from its start.
 local base = require "tide.lda.base"
 local blocks = require "tide.lda.blocks"
-local core = require "tide.core"
+local kernels = require("tide.package").kernels
+local package = require "tide.package"
+local tensor = require "tide.tensor"
 
-local kernel <const> = base.kernel
 
 ---@class tide.lda.exchange
 local exchange = {}
@@ -30,7 +31,7 @@ end
 ---Parts of the words by greedy bisection: the heaviest word first, to the lightest part.
 ---@return table u32 tensor part of each word
 local function word_parts(counts, parts)
-  local part, order = core.tensor("u32", #counts, 1), {}
+  local part, order = tensor.zeros("u32", #counts), {}
   for w = 1, #counts do order[w] = w end
   table.sort(order, function(a, b)
     if counts[a] ~= counts[b] then return counts[a] > counts[b] end
@@ -67,7 +68,7 @@ local function new(w, o)
   for q = 0, self.count - 1 do lists[q] = {} end
   for word, q in pairs(self.word_part) do table.insert(lists[q], word - 1) end
   for q = 0, self.count - 1 do
-    self.numbers[q] = core.tensor("u32", lists[q])
+    self.numbers[q] = tensor.from("u32", lists[q])
     self.first_word[q + 1] = self.first_word[q] + #lists[q]
   end
   self.bounds = {}
@@ -78,7 +79,7 @@ local function new(w, o)
     self.directory = base.directory(o)
   end
   self.blocks = blocks.new {type = b.type, directory = spills and self.directory or nil,
-                            name = ("%s-%s-%d"):format(o.name, core.node().name, w.rank)}
+                            name = ("%s-%s-%d"):format(o.name, package.node(), w.rank)}
   return self
 end
 
@@ -86,12 +87,12 @@ end
 
 ---A part of the documents with its topics in the order of documents: arranged by words, and handed to the blocks.
 function exchange:adopt(part)
-  local places <const> = core.tensor("u32", part.tokens, 1)
-  local starts <const> = core.tensor("u32", self.base.corpus.vocabulary + 1, 1)
-  kernel.lda_arrange {offsets = part.offsets, words = part.words, part = self.word_part, parts = self.count,
+  local places <const> = tensor.zeros("u32", part.tokens)
+  local starts <const> = tensor.zeros("u32", self.base.corpus.vocabulary + 1)
+  kernels.lda_arrange {offsets = part.offsets, words = part.words, part = self.word_part, parts = self.count,
                       starts = starts, places = places}
-  local z <const> = core.tensor(self.base.type, part.tokens, 1)
-  kernel.lda_keep {topics = z, places = places, rows = part.z, back = true, topic_count = self.base.topics}
+  local z <const> = tensor.zeros(self.base.type, part.tokens)
+  kernels.lda_keep {topics = z, places = places, rows = part.z, back = true, topic_count = self.base.topics}
   part.words, part.z, part.starts = nil, nil, starts
   self.blocks:add(part.number, starts, self.bounds, places, z)
   self.parts[part.number] = part
@@ -112,8 +113,8 @@ end
 ---A part's topics in the order of documents.
 function exchange:in_order(p)
   local z <const>, _, places <const> = self.blocks:part(p)
-  local out <const> = core.tensor(self.base.type, #z, 1)
-  kernel.lda_keep {topics = z, places = places, rows = out, topic_count = self.base.topics}
+  local out <const> = tensor.zeros(self.base.type, #z)
+  kernels.lda_keep {topics = z, places = places, rows = out, topic_count = self.base.topics}
   return out
 end
 
@@ -219,9 +220,9 @@ function exchange:gather_words(q, whole)
     list[p] = {z = z, proposals = proposals, at = tokens}
     tokens = tokens + #z
   end
-  local all <const> = {z = core.tensor(self.base.type, tokens, 1), list = list,
-                       proposals = whole and core.tensor(self.base.type, tokens, 1) or nil}
-  local bases <const> = core.tensor("u64", self.count, 1)
+  local all <const> = {z = tensor.zeros(self.base.type, tokens), list = list,
+                       proposals = whole and tensor.zeros(self.base.type, tokens) or nil}
+  local bases <const> = tensor.zeros("u64", self.count)
   for p = 0, self.count - 1 do
     bases[p + 1] = list[p].at
     if #list[p].z > 0 then
@@ -236,7 +237,7 @@ end
 ---Where the words of part q begin in each part of the documents: all workers have all of them.
 function exchange:starts_of(q)
   local first <const>, words <const> = self.first_word[q], self.first_word[q + 1] - self.first_word[q]
-  local starts <const> = core.tensor("u32", self.count, words + 1)
+  local starts <const> = tensor.zeros("u32", self.count, words + 1)
   local flat <const> = starts:view(1, self.count * (words + 1), 1)
   for p = 0, self.count - 1 do
     flat:put(p * (words + 1) + 1, self.all_starts[p]:slice(first + 1, words + 1))
@@ -301,7 +302,7 @@ end
 function exchange:word_phase(pass)
   local next_totals <const> = self.base:zeros("f64", self.base.topics)
   self:over_words(true, function(q, all)
-    local done <const> = kernel.lda_warp_word(self.base:arguments {
+    local done <const> = kernels.lda_warp_word(self.base:arguments {
       topics = all.z, proposals = all.proposals, starts = self:starts_of(q), bases = all.bases,
       numbers = self.numbers[q], totals = self.totals, next = next_totals, seed = self.w.seed, pass = pass})
     self.moved = self.moved + done.accepted
@@ -314,7 +315,7 @@ function exchange:document_phase(pass, first)
   local next_totals <const> = self.base:zeros("f64", self.base.topics)
   self:each_part(function(p, part)
     local z <const>, proposals <const>, places <const> = self.blocks:part(p)
-    local done <const> = kernel.lda_warp_document(self.base:arguments {
+    local done <const> = kernels.lda_warp_document(self.base:arguments {
       topics = z, proposals = proposals, offsets = part.offsets, places = places, totals = self.totals or next_totals,
       next = next_totals, document = part.document, seed = self.w.seed, pass = pass, propose_only = first or false})
     self.blocks:put_part(p, z, proposals)
@@ -339,10 +340,10 @@ function exchange:evaluate()
   self:over_words(false, function(q, all)
     local row_of
     if tests then
-      row_of = core.tensor("u32", #self.numbers[q], 1)
+      row_of = tensor.zeros("u32", #self.numbers[q])
       for i, word in pairs(self.numbers[q]) do row_of[i] = known.row[word] or 0xffffffff end
     end
-    fields.ll = fields.ll + kernel.lda_warp_word(b:arguments {
+    fields.ll = fields.ll + kernels.lda_warp_word(b:arguments {
       topics = all.z, starts = self:starts_of(q), bases = all.bases, numbers = self.numbers[q], totals = self.totals,
       next = counted, seed = self.w.seed, pass = 0, score = true, counts = rows or nil, rows = row_of}).score
   end)

@@ -7,10 +7,8 @@
 --   print(table.concat(model:top_words(7, 10), " "))
 --
 -- docs/guides/topics.md tells of samplers and modes.
-local script = require "tide.script"
-local table_spec = require "tide.run.table_spec"
-local text = require "tide.text"
-local units = require "tide.units"
+local package = require "tide.package"
+local tide = require "tide"
 
 local lda = {}
 
@@ -28,7 +26,7 @@ local FITTED_TOPICS_MOST <const> = 50000
 local PAUSE <const> = 110 -- of the workers' collector: dead tensors are a tenth of the living at most
 local COUNT_MOST <const> = 1 << 24 -- whole numbers in f32
 
-local function fail(message, help) error(script.error("T0113", message, {help = help}), 0) end
+local function fail(message, help) error(package.error("T0113", message, {help = help}), 0) end
 
 local function whole(o, key, least, most)
   local v <const> = o[key]
@@ -54,7 +52,7 @@ local function check_types(o)
     local want = KNOWN[key]
     if not want then
       fail(("tide.lda.job has no option `%s`"):format(tostring(key)),
-           text.did_you_mean(tostring(key), text.sorted_keys(KNOWN)))
+           package.did_you_mean(tostring(key), KNOWN))
     end
     want = type(want) == "table" and want or {want}
     if not contains(want, type(value)) then
@@ -107,7 +105,7 @@ local function settings_of(given)
     fail(("optimize runs in modes rotate and exchange with up to %d topics"):format(FITTED_TOPICS_MOST))
   end
   if o.memory then
-    local bytes <const>, why = units.parse_size(o.memory)
+    local bytes <const>, why = tide.units.parse_size(o.memory)
     if not bytes then fail(why) end
     o.memory_bytes = bytes
   end
@@ -140,15 +138,15 @@ function lda.job(given)
   local base <const> = require "tide.lda.base"
   o.corpus = base.corpus_of(o)
   local train <const> = require("tide.lda." .. o.mode).train
-  local job <const> = require("tide.run.job").new {
+  local job <const> = tide.job {
     name = o.name, seed = o.seed or 1, checkpoint = o.checkpoint,
     on_worker_loss = o.survives and "replay" or "stop",
     tables = function()
       check_corpus(o)
-      local tables <const> = o.mode == "store" and require("tide.lda.store").tables(o, table_spec) or {}
+      local tables <const> = o.mode == "store" and require("tide.lda.store").tables(o) or {}
       local rows <const> = base.z_rows(o.corpus.tokens) + base.prior_rows(o)
-      tables.z = table_spec.new {keys = table_spec.dense(rows), width = base.z_width(o.topics), slots = "range",
-                                 update = {"assign"}, replicas = require("tide.nn.replica").copies()}
+      tables.z = tide.table {keys = tide.dense(rows), width = base.z_width(o.topics), slots = "range",
+                             update = {"assign"}, replicas = package.copies()}
       return tables
     end,
     worker = function(w)

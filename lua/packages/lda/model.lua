@@ -1,9 +1,10 @@
 -- What topics say: words of a topic, topics of documents, coherence; saved as safetensors and as text.
 local base = require "tide.lda.base"
-local core = require "tide.core"
-local script = require "tide.script"
+local kernels = require("tide.package").kernels
+local package = require "tide.package"
+local tensor = require "tide.tensor"
+local tide = require "tide"
 
-local kernel <const> = base.kernel
 local TOP <const> = 10
 
 ---@class tide.lda.model
@@ -26,15 +27,15 @@ end
 ---The topics that a run's table `z` has, counted.
 ---@package
 function model.of_run(run)
-  local o <const> = run.job and run.job.lda or (script.jobs[run.name] or script.newest).lda
-  if not o then error(script.error("T0113", "this is no run of a job of tide.lda"), 3) end
+  local o <const> = package.job_of(run).lda
+  if not o then error(package.error("T0113", "this is no run of a job of tide.lda"), 3) end
   local w <const> = {tables = run.tables, state = {pass = 1}, seed = 1}
   local b <const> = base.new(w, o)
   b:fetch_alpha()
   local part <const> = b:part(0, 1)
   b:begin(part)
   local counts <const>, totals <const> = b:rows(o.corpus.vocabulary), b:zeros()
-  kernel.lda_count {offsets = part.offsets, words = part.words, topics = part.z, topic_count = o.topics,
+  kernels.lda_count {offsets = part.offsets, words = part.words, topics = part.z, topic_count = o.topics,
                     counts = counts, totals = totals}
   return new {topics = o.topics, vocabulary = o.corpus.vocabulary, counts = counts, totals = totals, alpha = b.alpha,
               beta = o.beta, names = o.corpus.names, corpus = o.corpus, z = part.z, seed = w.seed, base = b}
@@ -45,7 +46,7 @@ end
 function model:phi()
   if not self.made_phi then
     self.made_phi = self.counts:copy()
-    kernel.lda_phi {counts = self.made_phi, totals = self.totals, topic_count = self.topics, beta = self.beta,
+    kernels.lda_phi {counts = self.made_phi, totals = self.totals, topic_count = self.topics, beta = self.beta,
                     vocabulary = self.vocabulary}
   end
   return self.made_phi
@@ -56,8 +57,8 @@ function model:name(word) return self.names and self.names[word + 1] or tostring
 
 ---Numbers of the words of each topic, the most probable first: a u32 tensor topics x n.
 function model:top(n)
-  local out <const> = core.tensor("u32", self.topics, n)
-  kernel.lda_top {counts = self.counts, topic_count = self.topics, out = out}
+  local out <const> = tensor.zeros("u32", self.topics, n)
+  kernels.lda_top {counts = self.counts, topic_count = self.topics, out = out}
   return out
 end
 
@@ -68,7 +69,7 @@ end
 function model:top_words(topic, n)
   n = n or TOP
   if not (math.tointeger(topic) and topic >= 1 and topic <= self.topics) then
-    error(script.error("T0113", ("topic %s is not one of 1 to %d"):format(tostring(topic), self.topics)), 2)
+    error(package.error("T0113", ("topic %s is not one of 1 to %d"):format(tostring(topic), self.topics)), 2)
   end
   self.tops = self.tops or {}
   self.tops[n] = self.tops[n] or self:top(math.min(n, self.vocabulary))
@@ -98,8 +99,8 @@ function model:words_of(value)
     if number then list[#list + 1] = number else unknown = unknown + 1 end
   end
   if type(value) == "string" then
-    local small <const> = core.words(value)
-    for i, word in ipairs(core.words(value, true)) do add(self.number[word] and word or small[i]) end
+    local small <const> = tide.data.words(value)
+    for i, word in ipairs(tide.data.words(value, true)) do add(self.number[word] and word or small[i]) end
   else
     for _, word in ipairs(value) do add(word) end
   end
@@ -122,13 +123,13 @@ function model:theta(documents, o)
     table.move(own, 1, #own, #words + 1, words)
     offsets[i + 1], unknown = #words, unknown + left
   end
-  return self:theta_of({offsets = core.tensor("u64", offsets), words = core.tensor("u32", words)}, o), unknown
+  return self:theta_of({offsets = tensor.from("u64", offsets), words = tensor.from("u32", words)}, o), unknown
 end
 
 ---The same of documents as tide.data.bow has them.
 function model:theta_of(documents, o)
-  local theta <const> = core.tensor("f32", #documents.offsets - 1, self.topics)
-  kernel.lda_infer {offsets = documents.offsets, words = documents.words, phi = self:phi(), alpha = self.alpha,
+  local theta <const> = tensor.zeros("f32", #documents.offsets - 1, self.topics)
+  kernels.lda_infer {offsets = documents.offsets, words = documents.words, phi = self:phi(), alpha = self.alpha,
                     theta = theta, steps = o and o.steps}
   return theta
 end
@@ -138,8 +139,8 @@ end
 ---@return {umass: number[], npmi: number[], umass_mean: number, npmi_mean: number}
 function model:coherence(n)
   n = math.min(n or TOP, self.vocabulary)
-  local train <const>, pairs_of <const> = self.corpus.train, core.tensor("i64", self.topics, n * n)
-  kernel.lda_together {offsets = train.offsets, words = train.words:slice(1, #train.words), top = self:top(n),
+  local train <const>, pairs_of <const> = self.corpus.train, tensor.zeros("i64", self.topics, n * n)
+  kernels.lda_together {offsets = train.offsets, words = train.words:slice(1, #train.words), top = self:top(n),
                        pairs = pairs_of}
   local documents <const> = #train.offsets - 1
   local result <const> = {umass = {}, npmi = {}, umass_mean = 0, npmi_mean = 0}
@@ -168,22 +169,21 @@ end
 ---- files ---------------------------------------------------------------------------------------------------------
 
 local function raise(ok, err)
-  if not ok then error(type(err) == "table" and err or script.error("T0401", tostring(err)), 0) end
+  if not ok then error(type(err) == "table" and err or package.error("T0401", tostring(err)), 0) end
   return ok
 end
 
 ---Writes the model to a directory: model.safetensors (counts, totals, alpha), vocabulary.txt, topics.txt.
 ---@param path string
 function model:save(path)
-  raise(core.mkdir(path))
+  package.make_directory(path)
   local about <const> = {format = "tide.lda", version = "1", topics = tostring(self.topics),
                          vocabulary = tostring(self.vocabulary), beta = ("%.17g"):format(self.beta)}
-  raise(core.safetensors_write(path .. "/model.safetensors",
-    {counts = self.counts, totals = self.totals, alpha = self.alpha}, about))
+  tensor.save(path .. "/model.safetensors", {counts = self.counts, totals = self.totals, alpha = self.alpha}, about)
   local names <const> = {}
   for w = 0, self.vocabulary - 1 do names[w + 1] = self:name(w) end
-  raise(core.file_write(path .. "/vocabulary.txt", table.concat(names, "\n") .. "\n"))
-  raise(core.file_write(path .. "/topics.txt", self:topics_text()))
+  package.write_file(path .. "/vocabulary.txt", table.concat(names, "\n") .. "\n")
+  package.write_file(path .. "/topics.txt", self:topics_text())
 end
 
 ---Topics as text, the largest first: number, prior, tokens, words.
@@ -240,15 +240,14 @@ end
 ---@param path string a directory that model:save has written
 ---@package
 function model.load(path)
-  local read <const>, about = core.safetensors_read(path .. "/model.safetensors")
-  if not read then error(about, 0) end
+  local read <const>, about <const> = tensor.load(path .. "/model.safetensors")
   if about.format ~= "tide.lda" or about.version ~= "1" then
-    error(script.error("T0402", ("%s/model.safetensors is no model of tide.lda, version 1"):format(path)), 0)
+    error(package.error("T0402", ("%s/model.safetensors is no model of tide.lda, version 1"):format(path)), 0)
   end
-  local names <const>, listed <const> = raise(core.file_read(path .. "/vocabulary.txt")), {}
+  local names <const>, listed <const> = package.read_file(path .. "/vocabulary.txt"), {}
   for name in names:gmatch "([^\n]*)\n" do listed[#listed + 1] = name end
   if #listed ~= tonumber(about.vocabulary) or read.counts:rows() ~= #listed then
-    error(script.error("T0402", ("%s/vocabulary.txt has %d words, the model %s"):format(path, #listed,
+    error(package.error("T0402", ("%s/vocabulary.txt has %d words, the model %s"):format(path, #listed,
       about.vocabulary)), 0)
   end
   return new {topics = math.tointeger(tonumber(about.topics)), vocabulary = #listed, counts = read.counts,

@@ -7,11 +7,11 @@
 -- three rounds later: a part sees the changes of all parts up to round r - 3, and its own. So what is drawn depends
 -- on P and the seed, not on workers, nodes or time.
 local base = require "tide.lda.base"
-local core = require "tide.core"
+local kernels = require("tide.package").kernels
+local package = require "tide.package"
 local ring = require "tide.data.ring"
-local script = require "tide.script"
+local tide = require "tide"
 
-local kernel <const> = base.kernel
 
 ---@class tide.lda.rotate
 ---@field parts table<integer, table> own ones, by number from 0
@@ -20,7 +20,7 @@ local rotate = {}
 rotate.__index = rotate
 
 local function lost()
-  error(script.error("T0509", "a worker is lost, and blocks of words with it",
+  error(package.error("T0509", "a worker is lost, and blocks of words with it",
     {help = "run again: topics are read from the newest checkpoint, if the job has one"}), 0)
 end
 
@@ -48,7 +48,7 @@ local function new(w, o)
   self.base.leads = self.peers.index == 1
   self.count = o.parts or workers
   if self.count % workers ~= 0 then
-    error(script.error("T0113", ("parts = %d of job `%s` is no multiple of the %d workers"):format(self.count, o.name,
+    error(package.error("T0113", ("parts = %d of job `%s` is no multiple of the %d workers"):format(self.count, o.name,
       workers)), 0)
   end
   self.ring = ring.new(self.count)
@@ -109,7 +109,7 @@ end
 function rotate:count_all()
   local own <const> = self.base:zeros()
   self:around(function(part, b, counts, round)
-    kernel.lda_count {offsets = part.offsets, words = part.words, topics = part.z, topic_count = self.base.topics,
+    kernels.lda_count {offsets = part.offsets, words = part.words, topics = part.z, topic_count = self.base.topics,
                       counts = counts, first = self.bounds[b + 1], totals = round == 0 and own or nil}
   end)
   self.totals = self.peers:sum("n_k", own) or lost()
@@ -147,7 +147,7 @@ function rotate:pass(pass)
     if self.o.sampler == "light" then
       arguments.stale, arguments.steps, arguments.doc_move = counts:copy(), self.o.steps, self.o.doc_move
     end
-    local done <const> = kernel["lda_" .. self.o.sampler](arguments)
+    local done <const> = kernels["lda_" .. self.o.sampler](arguments)
     moved = moved + done.moved
     part.changes[round] = changes
     changed:add(changes)
@@ -236,7 +236,7 @@ function rotate.train(w, o)
   self:count_all()
   local from <const> = (w.state.pass or 0) + 1
   for pass = from, o.passes do
-    local began <const> = core.now()
+    local began <const> = tide.now()
     local moved <const>, s_error <const> = self:pass(pass)
     local fields = {}
     if self.base:is_fitted(pass) then
@@ -244,7 +244,7 @@ function rotate.train(w, o)
         for _, part in ipairs(self.parts) do f(part.offsets, part.z) end
       end, function(sums) return self.peers:sum("prior", sums) or lost() end)
     end
-    fields.seconds = core.now() - began
+    fields.seconds = tide.now() - began
     if o.check then self:check() end
     if self.base:is_evaluated(pass) then fields = self:evaluate() end
     local tokens = 0

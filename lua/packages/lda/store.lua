@@ -12,9 +12,10 @@
 -- 64. Workers run ahead of each other by the bound of the table's consistency (essp:1): counts are stale by a pass,
 -- and the own changes always seen.
 local base = require "tide.lda.base"
-local core = require "tide.core"
+local kernels = require("tide.package").kernels
+local tensor = require "tide.tensor"
+local tide = require "tide"
 
-local kernel <const> = base.kernel
 local TOTAL_ROWS <const> = 64
 local BLOCK <const> = 1024 -- topics of a block of a row
 local LIST <const> = 256   -- tokens in a row of `lists`
@@ -38,15 +39,15 @@ end
 local function has_row(count, width) return count * ROW_SHARE >= width end
 
 ---Tables of a job that trains this way.
-function store.tables(o, table_spec)
+function store.tables(o)
   local width <const>, consistency <const> = width_of(o.topics), o.consistency or "essp:1"
   local rows = 0
   for _, count in pairs(o.corpus.counts) do
     if has_row(count, width) then rows = rows + 1 end
   end
   local function made(keys, columns)
-    return table_spec.new {keys = table_spec.dense(math.max(keys, 1)), width = columns, update = {"add"},
-                           consistency = consistency}
+    return tide.table {keys = tide.dense(math.max(keys, 1)), width = columns, update = {"add"},
+                       consistency = consistency}
   end
   local block <const> = math.min(width, BLOCK)
   return {
@@ -56,7 +57,7 @@ function store.tables(o, table_spec)
 end
 
 local function keys_of(first, count)
-  local keys <const> = core.tensor("u64", count, 1)
+  local keys <const> = tensor.zeros("u64", count)
   keys:fill(first, 1)
   return keys
 end
@@ -91,13 +92,13 @@ end
 ---@return table u32 tensor
 function store:find_places()
   local train <const>, next_of <const> = self.base.corpus.train, self.starts:copy()
-  local begin <const>, places <const> = train.offsets[self.part.document + 1], core.tensor("u32", self.part.tokens, 1)
+  local begin <const>, places <const> = train.offsets[self.part.document + 1], tensor.zeros("u32", self.part.tokens)
   local following <const> = next_of:slice(1, #self.row_of)
   for first = 1, begin, CHUNK do
-    kernel.lda_places {words = train.words:slice(first, math.min(CHUNK, begin - first + 1)), row_of = self.row_of,
+    kernels.lda_places {words = train.words:slice(first, math.min(CHUNK, begin - first + 1)), row_of = self.row_of,
                        next = following}
   end
-  kernel.lda_places {words = self.part.words, row_of = self.row_of, next = following, places = places}
+  kernels.lda_places {words = self.part.words, row_of = self.row_of, next = following, places = places}
   return places
 end
 
@@ -107,7 +108,7 @@ local function new(w, o)
   local self <const> = setmetatable({base = b, w = w, o = o, part = b:part(w.rank - 1, w.workers)}, store)
   local vocabulary <const>, rows, listed = b.corpus.vocabulary, 0, 0
   self.blocks = b.width // math.min(b.width, BLOCK)
-  self.row_of, self.starts = core.tensor("u32", vocabulary, 1), core.tensor("u32", vocabulary + 1, 1)
+  self.row_of, self.starts = tensor.zeros("u32", vocabulary), tensor.zeros("u32", vocabulary + 1)
   for word, count in pairs(b.corpus.counts) do
     local dense <const> = has_row(count, b.width)
     self.row_of[word], self.starts[word] = dense and rows or NONE, listed
@@ -137,7 +138,7 @@ end
 
 ---@return table f32 tensor: rows of `lists` in which the rare words of a slice are
 function store:pull_lists(slice)
-  if slice.keys == 0 then return core.tensor("f32", 0, LIST) end
+  if slice.keys == 0 then return tensor.zeros("f32", 0, LIST) end
   return self.w.tables.lists:pull(keys_of(slice.key, slice.keys))
 end
 
@@ -147,18 +148,18 @@ function store:push(slice, before, after)
   local function cut(rows) return rows:view(1, slice.rows * self.blocks, self.base.width // self.blocks) end
   local bytes = 0
   if slice.rows > 0 then
-    bytes = kernel.lda_push {rows = self.w.tables.nkw, first = slice.row * self.blocks, before = cut(before.rows),
+    bytes = kernels.lda_push {rows = self.w.tables.nkw, first = slice.row * self.blocks, before = cut(before.rows),
                              after = cut(after.rows)}.bytes
   end
   if slice.keys > 0 then
-    bytes = bytes + kernel.lda_push {rows = self.w.tables.lists, first = slice.key, before = before.lists,
+    bytes = bytes + kernels.lda_push {rows = self.w.tables.lists, first = slice.key, before = before.lists,
                                      after = after.lists}.bytes
   end
   return bytes
 end
 
 function store:nothing(slice)
-  return {rows = self.base:rows(slice.rows), lists = core.tensor("f32", slice.keys, LIST)}
+  return {rows = self.base:rows(slice.rows), lists = tensor.zeros("f32", slice.keys, LIST)}
 end
 
 ---Keys of `nk` that are of one worker, or of all.
@@ -170,8 +171,8 @@ end
 ---Adds to the row of totals that is this worker's.
 function store:add_totals(changes)
   local after <const> = changes:convert "f32":view(1, self.blocks, self.base.width // self.blocks)
-  kernel.lda_push {rows = self.w.tables.nk, first = self:total_keys(self.w.rank)[1],
-                   before = core.tensor("f32", after:rows(), after:columns()), after = after}
+  kernels.lda_push {rows = self.w.tables.nk, first = self:total_keys(self.w.rank)[1],
+                   before = tensor.zeros("f32", after:rows(), after:columns()), after = after}
 end
 
 ---n_k as this worker may see it.
@@ -192,7 +193,7 @@ function store:empty_tables()
       self:push(slice, {rows = self:pull_rows(slice), lists = self:pull_lists(slice)}, self:nothing(slice))
     end
     local totals <const> = w.tables.nk:pull(self:total_keys())
-    kernel.lda_push {rows = w.tables.nk, before = totals, after = core.tensor("f32", totals:rows(), totals:columns())}
+    kernels.lda_push {rows = w.tables.nk, before = totals, after = tensor.zeros("f32", totals:rows(), totals:columns())}
   end
   w:clock()
   w:barrier "counts are gone"
@@ -205,10 +206,10 @@ function store:begin()
   local totals <const> = b:zeros()
   for i, slice in ipairs(self.slices) do
     local own <const> = self:nothing(slice)
-    kernel.lda_count {offsets = part.offsets, words = part.words, topics = part.z, topic_count = b.topics,
+    kernels.lda_count {offsets = part.offsets, words = part.words, topics = part.z, topic_count = b.topics,
                       counts = own.rows, row_of = self.row_of:slice(slice.first + 1, slice.count), first = slice.first,
                       totals = i == 1 and totals or nil}
-    kernel.lda_list {topics = part.z, places = self.places, listed = tokens_of(slice, own.lists), from = slice.from}
+    kernels.lda_list {topics = part.z, places = self.places, listed = tokens_of(slice, own.lists), from = slice.from}
     self:push(slice, self:nothing(slice), own)
   end
   self:add_totals(totals)
@@ -224,7 +225,7 @@ function store:pass(pass)
   for i, slice in ipairs(self.slices) do
     local fresh <const> = {rows = self:pull_rows(slice), lists = self:pull_lists(slice)}
     local stale <const> = {rows = fresh.rows:copy(), lists = fresh.lists:copy()}
-    local done <const> = kernel.lda_light(b:arguments {
+    local done <const> = kernels.lda_light(b:arguments {
       offsets = part.offsets, words = part.words, topics = part.z, counts = fresh.rows, stale = stale.rows,
       totals = totals, changes = changes, first = slice.first, document = part.document, seed = self.w.seed,
       pass = pass, phase = i, steps = self.o.steps, doc_move = self.o.doc_move, places = self.places,
@@ -249,7 +250,7 @@ function store:score(slice, known, rows)
   local score = slice.rows > 0 and b:words_score(dense) or 0
   local wanted
   if known then
-    wanted = core.tensor("u32", slice.count, 1)
+    wanted = tensor.zeros("u32", slice.count)
     for i = 1, slice.count do
       local at <const>, row <const> = known.row[slice.first + i - 1] or NONE, self.row_of[slice.first + i]
       wanted[i] = at
@@ -257,12 +258,12 @@ function store:score(slice, known, rows)
     end
   end
   if slice.listed == 0 then return score end
-  local z <const> = core.tensor(b.type, slice.listed, 1)
-  kernel.lda_keep {topics = z, back = true, topic_count = b.topics,
+  local z <const> = tensor.zeros(b.type, slice.listed)
+  kernels.lda_keep {topics = z, back = true, topic_count = b.topics,
                    rows = tokens_of(slice, lists)}
-  return score + kernel.lda_warp_word(b:arguments {
-    topics = z, starts = self.starts:slice(slice.first + 1, slice.count + 1), bases = core.tensor("u64", 1, 1),
-    numbers = core.tensor("u32", slice.count, 1), totals = b:zeros("f64", b.topics), next = b:zeros("f64", b.topics),
+  return score + kernels.lda_warp_word(b:arguments {
+    topics = z, starts = self.starts:slice(slice.first + 1, slice.count + 1), bases = tensor.zeros("u64", 1),
+    numbers = tensor.zeros("u32", slice.count), totals = b:zeros("f64", b.topics), next = b:zeros("f64", b.topics),
     seed = self.w.seed, pass = 0, score = true, counts = rows, rows = wanted}).score
 end
 

@@ -1,14 +1,15 @@
 -- tide.multitask: linear tasks that are learned together with the relation between them. The guide is
 -- docs/guides/multitask.md.
-local core = require "tide.core"
 local descent = require "tide.descent"
 local ending = require "tide.descent.ending"
+local kernels = require("tide.package").kernels
+local package = require "tide.package"
 local problem = require "tide.multitask.problem"
 local relation = require "tide.multitask.relation"
-local script = require "tide.script"
 local solver = require "tide.multitask.solver"
-local table_spec = require "tide.run.table_spec"
-local team = require "tide.run.team"
+local team = require "tide.team"
+local tensor = require "tide.tensor"
+local tide = require "tide"
 
 local multitask = {}
 
@@ -18,7 +19,7 @@ local INNER <const>, ROUNDS_MOST <const> = 1e-3, 200
 local LEAST_LAMBDA <const> = 1e-14 -- beside the curvature of the loss: f64 tells less from 0 no more
 local STILL <const> = 1e-4 -- an outer step that lowers the objective less, as a share, is the last
 
-local function fail(message, help) error(script.error("T0203", message, {help = help}), 0) end
+local function fail(message, help) error(package.error("T0203", message, {help = help}), 0) end
 
 ---- the job's part -------------------------------------------------------------------------------------------------
 
@@ -152,15 +153,15 @@ function part:advance()
   local trial <const> = self.last or self.trials[self.trial]
   s.S = s.S or self:start_of(trial)
   s.lambda = trial.lambda
-  local began <const> = core.now()
+  local began <const> = tide.now()
   local tolerance = INNER
   if self.last and self.outer >= trial.steps then tolerance = o.tolerance end
   local r <const> = s:solve(math.max(tolerance, o.tolerance), o.rounds)
   if not r then -- the examples are divided anew, by speed
-    self.solved_s = (self.solved_s or 0) + core.now() - began
+    self.solved_s = (self.solved_s or 0) + tide.now() - began
     return
   end
-  local solve_s <const> = (self.solved_s or 0) + core.now() - began
+  local solve_s <const> = (self.solved_s or 0) + tide.now() - began
   self.solved_s = nil
   local unmet <const> = not r.met and self:end_early(r, math.max(tolerance, o.tolerance))
   local fields <const> = {trial = self.trial, outer = self.outer, lambda = trial.lambda, start = trial.start or nil,
@@ -226,7 +227,7 @@ function part:store(t, last)
   local s <const>, p <const>, tables <const> = self.solver, self.p, self.w.tables
   for i, u in ipairs(s.own) do
     if u.head then
-      local row <const> = core.tensor("f32", 1, p.d)
+      local row <const> = tensor.zeros("f32", 1, p.d)
       for k = 1, p.d do row[k] = s.w[(i - 1) * p.d + k] end
       tables.w:push({u.task - 1}, row)
     end
@@ -267,7 +268,7 @@ local function check_relation(o)
     end
     o.kind, o.start = "fixed", c
   elseif type(given) == "table" then
-    if given.graph ~= nil then script.check_fields("T0203", "relation", given, {graph = true, ridge = true}) end
+    if given.graph ~= nil then package.check_fields("T0203", "relation", given, {graph = true, ridge = true}) end
     o.kind, o.start = "fixed", nil
   else
     fail(("multitask.job: relation `%s` is none of auto, learned, independent, {\"mean\", c}, a matrix, {graph = ..}")
@@ -345,7 +346,7 @@ local function check_problem(o, p)
   if p.columns == 0 then fail "multitask.job: the data has no columns" end
   if o.kind == "fixed" and not o.start then relation.given(o.relation, p.m) end
   local values <const> = p.x.values:convert "f64":view(1, #p.x.values, 1)
-  local least <const> = LEAST_LAMBDA * core.kernel "vector_dot" ({x = values, y = values}).sum / p.n / p.m
+  local least <const> = LEAST_LAMBDA * kernels.vector_dot ({x = values, y = values}).sum / p.n / p.m
   if o.lambdas[#o.lambdas] < least then
     fail(("multitask.job: lambda %g is below %.2g, the least that f64 tells from 0 beside these examples"):format(
       o.lambdas[#o.lambdas], least), "a larger lambda")
@@ -361,7 +362,7 @@ end
 ---  run:set {without = {..}} lets tasks go and come}
 ---@return tide.job
 function multitask.job(given)
-  script.check_fields("T0203", "multitask.job", given, KNOWN)
+  package.check_fields("T0203", "multitask.job", given, KNOWN)
   local o <const> = {}
   for k, v in pairs(given) do o[k] = v end
   if not require("tide.data").is_set(o.data) then fail "multitask.job requires `data`, rows with tasks" end
@@ -376,16 +377,16 @@ function multitask.job(given)
     or {1e-4, 3e-4, 1e-3, 3e-3, 1e-2})
   o.standardise, o.bias = o.standardise ~= false, o.bias ~= false
   check_numbers(o)
-  local job <const> = require("tide.run.job").new {
+  local job <const> = tide.job {
     name = o.name, seed = o.seed, on_worker_loss = "replay", checkpoint = o.checkpoint,
     params = {without = o.without or {}},
     on_report = function(_, sum) return nil, sum.unmet and "tolerance" or nil end,
     tables = function()
       local p <const> = multitask.problem(o)
       check_problem(o, p)
-      local copies <const> = require("tide.nn.replica").copies()
+      local copies <const> = package.copies()
       return {
-        w = table_spec.new {keys = table_spec.dense(p.m), width = p.d, slots = "range", update = {"assign"},
+        w = tide.table {keys = tide.dense(p.m), width = p.d, slots = "range", update = {"assign"},
                             replicas = copies},
         covariance = descent.table_for(p.m * p.m),
         dual = o.checkpoint and descent.table_for(p.n) or nil,
@@ -422,9 +423,9 @@ function multitask.model(run)
   if not o then fail "multitask.model requires a run of multitask.job" end
   local p <const> = multitask.problem(o)
   local S <const>, stopped <const> = descent.found(run, run.tables.covariance, p.m * p.m)
-  local keys <const> = core.tensor("u64", p.m, 1):fill(0, 1)
+  local keys <const> = tensor.zeros("u64", p.m):fill(0, 1)
   local w <const> = run.tables.w:pull(keys)
-  local wide <const> = core.tensor("f64", p.m, p.d)
+  local wide <const> = tensor.zeros("f64", p.m, p.d)
   for i, v in pairs(w) do wide[i] = v end
   return setmetatable({p = p, o = o, w = wide, S = S:view(1, p.m, p.m), stopped = stopped}, model)
 end
@@ -442,7 +443,7 @@ end
 ---@return number[]
 function model:predict(task, rows)
   local p <const>, t <const> = self.p, place_of(self, task)
-  local list, values = {}, core.tensor("f32", 1, p.d)
+  local list, values = {}, tensor.zeros("f32", 1, p.d)
   for i = 1, rows:rows() do
     values:fill(0)
     p:write_row(rows, i, values, 0)
@@ -467,13 +468,13 @@ end
 function model:errors(name)
   local p <const>, list, all = self.p, {}, 0
   if not p.counts[1][name] then fail(("part `%s` is none of train, validate, test"):format(tostring(name))) end
-  local a <const> = core.tensor("f64", p.n, 1)
+  local a <const> = tensor.zeros("f64", p.n)
   for t = 1, p.m do
     local first <const>, count <const> = piece(p, t, name)
     local mean, around = 0, 0
     for j = first + 1, first + count do mean = mean + p.y[j] / count end
     for j = first + 1, first + count do around = around + (p.y[j] - mean) ^ 2 end
-    local r <const> = p:kernel(core.kernel "mtl_score", {y = p.y, a = a, w = self.w:slice(t, 1):view(1, p.d, 1),
+    local r <const> = p:kernel(kernels.mtl_score, {y = p.y, a = a, w = self.w:slice(t, 1):view(1, p.d, 1),
       loss = p.loss, first = first, rows = count, smooth = self.o.smooth})
     list[t] = {task = p.numbers[t], count = count, squares = r.squares, right = r.correct, around = around}
     all = all + count

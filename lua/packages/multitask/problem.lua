@@ -1,8 +1,10 @@
 -- The examples of tide.multitask, as every worker reads them: rows of one task lie together, those to train on first,
 -- then those that validate, then those held out.
-local core = require "tide.core"
-local script = require "tide.script"
+local kernels = require("tide.package").kernels
+local package = require "tide.package"
 local tasks = require "tide.data.tasks"
+local tensor = require "tide.tensor"
+local tide = require "tide"
 
 ---@class tide.multitask.problem
 ---@field m integer tasks; d: columns, with the constant; n: rows
@@ -18,7 +20,7 @@ problem.__index = problem
 local CONSTANT <const> = 1e-26 -- a column's variance beside the square of its mean
 local PARTS <const> = {"train", "validate", "test"}
 
-local function fail(message, help) error(script.error("T0203", message, {help = help}), 0) end
+local function fail(message, help) error(package.error("T0203", message, {help = help}), 0) end
 
 ---Rows by task of each part; where nothing validates, a share of the rows to train on is taken.
 local function rows_of(data, o)
@@ -42,7 +44,7 @@ local function rows_of(data, o)
   end
   table.sort(numbers)
   if not parts.validate and o.validate > 0 then
-    local random <const> = core.random(o.seed)
+    local random <const> = tide.random(o.seed)
     parts.validate = parts.train
     for _, t in ipairs(numbers) do
       local own <const> = rows.train[t] or {}
@@ -64,8 +66,8 @@ end
 ---the mean: of a column of 200,000 +- 1 the difference of two sums would have no digits left.
 local function moments(self, order)
   local d <const> = self.columns
-  local mean <const>, deviation <const>, count = core.tensor("f64", d, 1), core.tensor("f64", d, 1), 0
-  local sum <const>, entries <const> = core.tensor("f64", d, 1), core.tensor("f64", d, 1)
+  local mean <const>, deviation <const>, count = tensor.zeros("f64", d), tensor.zeros("f64", d), 0
+  local sum <const>, entries <const> = tensor.zeros("f64", d), tensor.zeros("f64", d)
   local function each(f)
     for _, r in ipairs(order) do
       if r.name == "train" then
@@ -145,7 +147,7 @@ function problem.new(o)
     self.scale = 1 / math.sqrt(self.columns)
   end
   local sum, count = 0, 0
-  self.y = core.tensor("f64", self.n, 1)
+  self.y = tensor.zeros("f64", self.n)
   for i, r in ipairs(order) do
     local y <const> = check_label(self, r.part.labels[r.row], r.task)
     self.y[i] = y
@@ -153,7 +155,7 @@ function problem.new(o)
   end
   if self.loss == "squared" and o.bias then
     self.shift = sum / count
-    core.kernel "vector_add" {to = self.y, plus = -self.shift}
+    kernels.vector_add {to = self.y, plus = -self.shift}
   end
   self:read(order)
   return self
@@ -164,14 +166,14 @@ function problem:read(order)
   local entries = 0
   for _, r in ipairs(order) do entries = entries + r.part.offsets[r.row + 1] - r.part.offsets[r.row] end
   if self.mean or entries * 4 > self.n * self.columns then
-    local values <const> = core.tensor("f32", self.n, self.d)
+    local values <const> = tensor.zeros("f32", self.n, self.d)
     for i, r in ipairs(order) do self:write_row(r.part, r.row, values, (i - 1) * self.d) end
     self.x = {values = values}
     return
   end
   local more <const> = self.bias and self.n or 0
-  local x <const> = {offsets = core.tensor("u64", self.n + 1, 1), indices = core.tensor("u32", entries + more, 1),
-                     values = core.tensor("f32", entries + more, 1)}
+  local x <const> = {offsets = tensor.zeros("u64", self.n + 1), indices = tensor.zeros("u32", entries + more),
+                     values = tensor.zeros("f32", entries + more)}
   local at = 0
   for i, r in ipairs(order) do
     for j, v in r.part:row(r.row) do

@@ -1,8 +1,9 @@
 -- Relations between tasks: covariances S, m x m, positive definite, of trace 1.
-local core = require "tide.core"
-local script = require "tide.script"
+local kernels = require("tide.package").kernels
+local package = require "tide.package"
+local tensor = require "tide.tensor"
 
-local eigen <const>, product <const> = core.kernel "eigen", core.kernel "product"
+local eigen <const>, product <const> = kernels.eigen, kernels.product
 
 local relation = {}
 
@@ -10,11 +11,11 @@ local LEAST <const> = 1e-6 -- of I/m in a learned relation
 local RIDGE <const> = 0.1 -- on the Laplacian of a graph
 local LEAST_VALUE <const> = 1e-12 -- of a matrix that is given, beside its largest eigenvalue
 
-local function fail(message, help) error(script.error("T0203", message, {help = help}), 0) end
+local function fail(message, help) error(package.error("T0203", message, {help = help}), 0) end
 
 ---((1 - c) I + c 11') / m: a part that all tasks share, and one of each its own.
 function relation.mean(m, c)
-  local s <const> = core.tensor("f64", m, m):fill(c / m)
+  local s <const> = tensor.zeros("f64", m, m):fill(c / m)
   for i = 1, m do s[(i - 1) * m + i] = 1 / m end
   return s
 end
@@ -22,18 +23,18 @@ end
 local function to_trace(s)
   local m <const>, trace = s:rows(), 0
   for i = 1, m do trace = trace + s[(i - 1) * m + i] end
-  core.kernel "vector_add" {to = s, scale = 1 / trace}
+  kernels.vector_add {to = s, scale = 1 / trace}
   return s
 end
 
 ---f of the eigenvalues of a symmetric matrix.
 local function of_values(matrix, f)
   local m <const> = matrix:rows()
-  local values <const>, vectors <const> = core.tensor("f64", m, 1), core.tensor("f64", m, m)
+  local values <const>, vectors <const> = tensor.zeros("f64", m), tensor.zeros("f64", m, m)
   eigen {a = matrix, values = values, vectors = vectors}
   local scaled <const> = vectors:copy()
-  for i = 1, m do core.kernel "vector_add" {to = scaled:slice(i, 1), scale = f(values[i])} end
-  local out <const> = core.tensor("f64", m, m)
+  for i = 1, m do kernels.vector_add {to = scaled:slice(i, 1), scale = f(values[i])} end
+  local out <const> = tensor.zeros("f64", m, m)
   product {a = vectors, b = scaled, transpose_a = true, out = out}
   for i = 1, m do -- both halves the same bits
     for j = 1, i - 1 do out[(j - 1) * m + i] = out[(i - 1) * m + j] end
@@ -50,7 +51,7 @@ function relation.learned(matrix)
   local trace = 0
   for i = 1, m do trace = trace + s[(i - 1) * m + i] end
   if trace <= 0 then return relation.mean(m, 0), {} end
-  core.kernel "vector_add" {to = s, scale = (1 - LEAST) / trace}
+  kernels.vector_add {to = s, scale = (1 - LEAST) / trace}
   for i = 1, m do s[(i - 1) * m + i] = s[(i - 1) * m + i] + LEAST / m end
   return s, relation.values(s)
 end
@@ -58,7 +59,7 @@ end
 ---@return number[] eigenvalues, falling
 function relation.values(s)
   local m <const>, list = s:rows(), {}
-  local values <const> = core.tensor("f64", m, 1)
+  local values <const> = tensor.zeros("f64", m)
   eigen {a = s, values = values}
   for i = 1, m do list[i] = values[m + 1 - i] end
   return list
@@ -66,7 +67,7 @@ end
 
 ---A matrix as a list of rows, or {graph = {{i, j, weight}, ..}}: (L + e I)^-1 of its Laplacian.
 function relation.given(value, m)
-  local s <const> = core.tensor("f64", m, m)
+  local s <const> = tensor.zeros("f64", m, m)
   if value.graph then
     local ridge <const> = value.ridge == nil and RIDGE or value.ridge
     if type(ridge) ~= "number" or not (ridge > 0 and ridge < math.huge) then
@@ -116,7 +117,7 @@ end
 ---@param bound? "rows" the looser bound by sums of rows, for comparison
 function relation.rho(s, tasks, bound)
   local m <const>, u <const> = s:rows(), #tasks
-  local c <const> = core.tensor("f64", u, u)
+  local c <const> = tensor.zeros("f64", u, u)
   local most = 1
   for i = 1, u do
     local a, sum = tasks[i], 0
@@ -129,7 +130,7 @@ function relation.rho(s, tasks, bound)
     most = math.max(most, sum / s[(a - 1) * m + a])
   end
   if bound == "rows" then return most end
-  local values <const> = core.tensor("f64", u, 1)
+  local values <const> = tensor.zeros("f64", u)
   eigen {a = c, values = values}
   return math.max(1, values[u])
 end
@@ -137,7 +138,7 @@ end
 ---@return table f64 tensor, correlations
 function relation.correlation(s)
   local m <const> = s:rows()
-  local c <const> = core.tensor("f64", m, m)
+  local c <const> = tensor.zeros("f64", m, m)
   for i = 1, m do
     for j = 1, m do
       c[(i - 1) * m + j] = s[(i - 1) * m + j] / math.sqrt(s[(i - 1) * m + i] * s[(j - 1) * m + j])

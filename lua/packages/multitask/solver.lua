@@ -6,18 +6,20 @@
 -- sdca: steps on the dual of each task as it is, all added at once; rho makes that safe (docs/guides/multitask.md). cg,
 -- squared loss: conjugate gradients on (A + lambda S^-1) W = C, preconditioned by S. Both begin from any dual
 -- variables, and W is made anew of them when S, the workers or the examples change.
-local core = require "tide.core"
 local ending = require "tide.descent.ending"
+local kernels = require("tide.package").kernels
+local package = require "tide.package"
 local relation = require "tide.multitask.relation"
-local script = require "tide.script"
+local tensor = require "tide.tensor"
+local tide = require "tide"
 
-local sdca <const>, score <const>, times <const> = core.kernel "mtl_sdca", core.kernel "mtl_score",
-  core.kernel "mtl_product"
-local add <const>, dot <const>, product <const> = core.kernel "vector_add", core.kernel "vector_dot",
-  core.kernel "product"
-local cut <const> = core.kernel "matrix_columns"
+local sdca <const>, score <const>, times <const> = kernels.mtl_sdca, kernels.mtl_score,
+  kernels.mtl_product
+local add <const>, dot <const>, product <const> = kernels.vector_add, kernels.vector_dot,
+  kernels.product
+local cut <const> = kernels.matrix_columns
 
-local function fail(message, help) error(script.error("T0203", message, {help = help}), 0) end
+local function fail(message, help) error(package.error("T0203", message, {help = help}), 0) end
 
 local CG_MOST <const> = 200 -- rounds of conjugate gradients that go on where sdca ended
 local SLICES <const> = 8 -- looks at the clock in a pass over a task
@@ -33,7 +35,7 @@ solver.__index = solver
 ---@param p tide.multitask.problem
 ---@param o table smooth, passes, deadline, rho
 function solver.new(team, p, o)
-  local self <const> = setmetatable({team = team, p = p, o = o, a = core.tensor("f64", p.n, 1), all = false,
+  local self <const> = setmetatable({team = team, p = p, o = o, a = tensor.zeros("f64", p.n), all = false,
                                      times = {}}, solver)
   self:forget(nil)
   return self
@@ -78,7 +80,7 @@ function solver:deal()
   local weights, capacity = {}, {}
   for i, u in ipairs(self.units) do weights[i] = u.rows + 0.0 end
   for i = 1, size do capacity[i] = self.team.shares and self.team.shares[i] or 1.0 end
-  local homes = core.k.makespan(weights, capacity)
+  local homes = tide.k.makespan(weights, capacity)
   self.of = {}
   for i = 1, size do self.of[i] = {} end
   for i, u in ipairs(self.units) do
@@ -90,7 +92,7 @@ function solver:deal()
   for i = 1, size do
     local list = {}
     for k, u in ipairs(self.of[i]) do list[k] = u.task - 1 end
-    self.tasks_of[i] = core.tensor("u32", list)
+    self.tasks_of[i] = tensor.from("u32", list)
   end
   self.cut_at = {}
   for i = 1, size do
@@ -98,8 +100,8 @@ function solver:deal()
     self.cut_at[i] = {from = first - 1, count = count}
   end
   local mine <const> = self.cut_at[self.team.index]
-  self.B, self.W = core.tensor("f64", p.m, mine.count), core.tensor("f64", p.m, mine.count)
-  self.w = core.tensor("f64", #self.own, p.d)
+  self.B, self.W = tensor.zeros("f64", p.m, mine.count), tensor.zeros("f64", p.m, mine.count)
+  self.w = tensor.zeros("f64", #self.own, p.d)
   self.fetched = false
   self:refresh()
   local tasks = {}
@@ -126,7 +128,7 @@ function solver:share()
     flat.firsts[i], flat.counts[i] = m.first, #m.a
     total = total + #m.a
   end
-  flat.a = core.tensor("f64", total, 1)
+  flat.a = tensor.zeros("f64", total)
   local at = 1
   for _, m in ipairs(mine) do
     flat.a:put(at, m.a)
@@ -155,13 +157,13 @@ end
 function solver:to_columns(tag, rows, numbers)
   local k <const>, u <const>, out = #numbers, #self.own, {}
   for i, c in ipairs(self.cut_at) do
-    local t <const> = core.tensor("f64", k + u * c.count, 1)
+    local t <const> = tensor.zeros("f64", k + u * c.count)
     for n, v in ipairs(numbers) do t[n] = v end
     if u * c.count > 0 then cut {wide = rows, first = c.from, narrow = t:view(k + 1, u, c.count)} end
     out[i] = t
   end
   local count <const> = self.cut_at[self.team.index].count
-  local sum <const>, sums, each = core.tensor("f64", self.p.m, count), {}, {}
+  local sum <const>, sums, each = tensor.zeros("f64", self.p.m, count), {}, {}
   for n = 1, k do sums[n] = 0 end
   for i, t in ipairs(self.team:swap(tag, out)) do
     each[i] = {}
@@ -182,12 +184,12 @@ end
 function solver:to_rows(tag, columns, numbers)
   local k <const>, count <const>, out = #numbers, self.cut_at[self.team.index].count, {}
   for i, tasks in ipairs(self.tasks_of) do
-    local t <const> = core.tensor("f64", k + #tasks * count, 1)
+    local t <const> = tensor.zeros("f64", k + #tasks * count)
     for n, v in ipairs(numbers) do t[n] = v end
     if #tasks * count > 0 then t:view(k + 1, #tasks, count):pick(columns, tasks) end
     out[i] = t
   end
-  local rows <const>, sums = core.tensor("f64", #self.own, self.p.d), {}
+  local rows <const>, sums = tensor.zeros("f64", #self.own, self.p.d), {}
   for n = 1, k do sums[n] = 0 end
   for i, t in ipairs(self.team:swap(tag, out)) do
     for n = 1, k do sums[n] = sums[n] + t[n] end
@@ -209,7 +211,7 @@ end
 ---B of all dual variables, W of B: after anything has changed that they follow from.
 function solver:rebuild()
   local p <const> = self.p
-  local rows <const> = core.tensor("f64", #self.own, p.d)
+  local rows <const> = tensor.zeros("f64", #self.own, p.d)
   for i, u in ipairs(self.own) do
     if u.rows > 0 then
       p:kernel(times, {first = u.first, rows = u.rows, kind = "back", from = self.a, to = row_of(rows, i),
@@ -243,7 +245,7 @@ end
 local function next_rows(self, i, u, count)
   local o = self.orders[i]
   if not o or o.at >= u.rows then
-    o = {at = 0, pass = (o and o.pass or 0) + 1, list = core.tensor("u32", u.rows, 1):fill(0, 1)}
+    o = {at = 0, pass = (o and o.pass or 0) + 1, list = tensor.zeros("u32", u.rows):fill(0, 1)}
     o.list:shuffle(((self.o.seed * 8191 + u.number) * 8191 + o.pass) % (1 << 50))
     self.orders[i] = o
   end
@@ -258,8 +260,8 @@ end
 ---@return table rows f64 tensor units x d: the change of B
 ---@return number seconds that a pass takes
 local function steps(self)
-  local p <const>, began <const>, count <const> = self.p, core.now(), #self.own
-  local rows <const> = core.tensor("f64", count, p.d)
+  local p <const>, began <const>, count <const> = self.p, tide.now(), #self.own
+  local rows <const> = tensor.zeros("f64", count, p.d)
   local ends <const> = self.deadline_s and began + self.deadline_s or math.huge
   local made, whole = 0, 0
   for _, u in ipairs(self.own) do whole = whole + u.rows end
@@ -280,13 +282,13 @@ local function steps(self)
                         samples = p:rows(u.task, self.all),
                         weight = self.weight * self.S[(u.task - 1) * p.m + u.task] / self.lambda})
         left, made = left - #order, made + #order
-        over = core.now() >= ends
+        over = tide.now() >= ends
       end
       self.turn = i
     end
     if over then break end
   end
-  local seconds <const> = core.now() - began
+  local seconds <const> = tide.now() - began
   self.team:took(seconds, made)
   self.share_made = whole > 0 and made / whole or 1
   return rows, made > 0 and seconds * whole / made or 0
@@ -384,7 +386,7 @@ local cg_round
 ---A_i times rows, A_i = X_i'X_i / n_i.
 local function products(self, rows, kind, from)
   local p <const> = self.p
-  local out <const>, began <const> = core.tensor("f64", #self.own, p.d), core.now()
+  local out <const>, began <const> = tensor.zeros("f64", #self.own, p.d), tide.now()
   local count = 0
   for i, u in ipairs(self.own) do
     if u.rows > 0 then
@@ -393,13 +395,13 @@ local function products(self, rows, kind, from)
     end
     count = count + u.rows
   end
-  if kind == "both" then self.team:took(core.now() - began, count) end
+  if kind == "both" then self.team:took(tide.now() - began, count) end
   return out
 end
 
 local function inner(x, y) return #x > 0 and dot({x = x, y = y}).sum or 0 end
 local function by_relation(self, x)
-  local out <const> = core.tensor("f64", x:rows(), x:columns())
+  local out <const> = tensor.zeros("f64", x:rows(), x:columns())
   if #x > 0 then product {a = self.S, b = x, out = out} end
   return out
 end
@@ -430,8 +432,8 @@ local function begin_cg(self, from_zero)
     add {to = g.r, x = g.Wo, by = -self.lambda}
   end
   g.z = by_relation(self, g.r)
-  g.p, g.po = core.tensor("f64", g.z:rows(), g.z:columns()), core.tensor("f64", g.z:rows(), g.z:columns())
-  g.rows = core.tensor("f64", #self.own, p.d)
+  g.p, g.po = tensor.zeros("f64", g.z:rows(), g.z:columns()), tensor.zeros("f64", g.z:rows(), g.z:columns())
+  g.rows = tensor.zeros("f64", #self.own, p.d)
   return g
 end
 
@@ -546,8 +548,8 @@ end
 ---@param part "train"|"validate"|"test"
 function solver:errors(part)
   local p <const> = self.p
-  local sums <const> = core.tensor("f64", 4, 1)
-  local all <const> = core.tensor("f64", p.n, 1)
+  local sums <const> = tensor.zeros("f64", 4)
+  local all <const> = tensor.zeros("f64", p.n)
   for i, u in ipairs(self.own) do
     local c <const> = p.counts[u.task]
     local before <const> = part == "train" and 0 or part == "validate" and c.train or c.train + c.validate
@@ -566,7 +568,7 @@ end
 ---M = W W', of all columns.
 function solver:products()
   local m <const> = self.p.m
-  local out <const> = core.tensor("f64", m, m)
+  local out <const> = tensor.zeros("f64", m, m)
   if #self.W > 0 then product {a = self.W, b = self.W, transpose_b = true, out = out} end
   return self.team:sum("products", out)
 end

@@ -22,12 +22,7 @@ function replica.new(w, model)
   return setmetatable({w = w, model = model, table = w.tables.params, resyncs = 0}, replica)
 end
 
----@return integer how many copies of what was learnt there can be, so that it outlives a node
-function replica.copies()
-  local stores = 0
-  for _, member in ipairs(core.members()) do stores = stores + (member.store and member.state == "up" and 1 or 0) end
-  return stores > 1 and 1 or 0
-end
+replica.copies = require("tide.package").copies
 
 ---Ranks of the values of a barrier, in order.
 ---@return integer[]

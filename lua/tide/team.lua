@@ -47,7 +47,9 @@ local LEAST_S <const> = 1e-4 -- what takes less is not measured
 local REST <const>, REST_DOUBLES <const> = 2, 6 -- looks without a deal after one, twice as many after each
 local LONG_S <const> = 1e-3 -- and where nobody's piece takes longer, equal ones are kept
 
+---The workers of a job, as each of them sees the others; all make one.
 ---@param w tide.worker
+---@return tide.team
 function team.new(w)
   return setmetatable({w = w, index = 1, size = 0, sums = 0, measured = 0, deals = 0, resting = 0}, team)
 end
@@ -61,6 +63,7 @@ function team:took(seconds, amount)
   if amount / seconds > (self.fastest or 0) then self.fastest, self.seconds = amount / seconds, seconds end
 end
 
+---How fast this worker is.
 ---@return {[1]: number, [2]: number}|false work a second and seconds of it, when it is known
 function team:speed() return self.measured >= TIMES and {self.fastest, self.seconds} end
 
