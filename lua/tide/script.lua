@@ -107,7 +107,7 @@ end
 local function search_modules(directory, sent)
   local searchers <const> = package.searchers
   if not sent then
-    package.path = directory .. "/?.lua;" .. package.path
+    package.path = ("%s/?.lua;%s/?/init.lua;%s"):format(directory, directory, package.path)
     table.insert(searchers, 3, function(name)
       local module <const> = script.read_module(name)
       if not module then return nil end

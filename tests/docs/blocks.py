@@ -295,7 +295,9 @@ def run_shell_page(path, blocks):
         stood = len(place.stays)
         for block in blocks:
             if block["language"] != "sh":
-                with open(f"{place.path}/{block['marker'][6:]}", "w", encoding="utf-8") as file:
+                target = f"{place.path}/{block['marker'][6:]}"
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                with open(target, "w", encoding="utf-8") as file:
                     file.write(block["text"])
                 continue
             joined = re.sub(r"\\\n\s*", " ", block["text"])
