@@ -16,7 +16,7 @@ local cli = {}
 cli.names = {
   "run", "submit", "sim", "repl", "attach", "up", "down", "node", "jobs", "job", "runs", "status", "dashboard", "stat",
   "metrics", "top", "nodes", "actors", "tables", "table", "links", "why", "stack", "tap", "trace", "events", "log",
-  "move", "drain", "launch", "audit", "checkpoint", "policy", "keys", "config", "doctor", "version", "help",
+  "move", "drain", "launch", "audit", "checkpoint", "policy", "keys", "config", "doctor", "new", "version", "help",
   "completion",
 }
 
