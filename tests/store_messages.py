@@ -8,33 +8,58 @@ import sys
 
 HEAD = """# Messages of the store
 
-What store actors say to each other, row by row of `runtime/store/core/message.def`, from which this page is made (`python3 tests/store_messages.py . --write`). A message is a msgpack array whose first element is its number. A *cast* has no answer; a *call* has one. `tide trace` and taps show the names.
+What store actors say to each other, row by row of `runtime/store/core/message.def`, from which this page is made (`python3 tests/store_messages.py . --write`). A message is a msgpack array: its number, then its fields. `u32` and its like are unsigned integers, `[u64]` is a typed array, `value` any msgpack value. A *cast* has no answer; a *call* has one. A field beyond its type, or another number of fields, is damage: counted, logged the first ten times, and dropped. `tide trace` and taps show the names.
 """
+TABLE = "\n| number | name | kind | fields | what |\n|---|---|---|---|---|\n"
+TYPES = {"INT": "int", "REAL": "f64", "BOOL": "bool", "TEXT": "text", "BYTES": "bytes", "VALUE": "value"}
+ROW = re.compile(r'TIDE__MESSAGE\((\w+), (\w+), (\w+),\s*((?:"[^"]*"\s*)+),\s*((?:\w+(?:\([^)]*\))?\s*)+)\)'
+                 r'|/\* ---- (.*?) ---- \*/')
 
 
-def page(text):
-    out = [HEAD]
-    number = 0
-    row = re.compile(r'TIDE__MESSAGE\((\w+), (\w+), (\w+),\s*((?:"[^"]*"\s*)+)\)|/\* ---- (.*?) ---- \*/')
-    body = text[text.index("*/") + 2:]
-    out.append("\n## Operations, tables and slots\n\n| number | name | kind | what |\n|---|---|---|---|\n")
-    for name, cast, call, what, section in row.findall(body):
+def messages(source):
+    """(section, None, ..) and (name, cast, call, what, [(type, argument, field)]) in the order of their numbers."""
+    with open(os.path.join(source, "runtime/store/core/message.def"), encoding="utf-8") as file:
+        body = file.read().partition("*/")[2]
+    out = []
+    for name, cast, call, what, fields, section in ROW.findall(body):
         if section:
-            out.append(f"\n## {section[0].upper() + section[1:]}\n\n| number | name | kind | what |\n|---|---|---|---|\n")
+            out.append((section, None, None, None, None))
+            continue
+        said = "".join(re.findall(r'"([^"]*)"', what))
+        split = []
+        for kind, arguments in re.findall(r"(\w+)(?:\(([^)]*)\))?", fields):
+            first, _, second = arguments.partition(", ")
+            split.append((kind, first if second else "", second or first))
+        out.append((name, cast, call, said, split))
+    assert sum(1 for m in out if m[1]) == body.count("TIDE__MESSAGE("), "a row of message.def is not understood"
+    return out
+
+
+def field(kind, argument, name):
+    if kind in ("NONE", "FREE"):
+        return "" if kind == "NONE" else "by its table"
+    said = f"u{argument}" if kind == "UINT" else f"[{argument.lower()}]" if kind == "LIST" else TYPES[kind]
+    return f"`{name} {said}`"
+
+
+def page(source):
+    out = [HEAD, "\n## Operations, tables and slots\n", TABLE]
+    number = 0
+    for name, cast, call, what, fields in messages(source):
+        if not cast:
+            out += [f"\n## {name[0].upper() + name[1:]}\n", TABLE]
             continue
         number += 1
         kind = " and ".join(k for k, f in (("cast", cast), ("call", call)) if f != "NULL")
-        said = "".join(re.findall(r'"([^"]*)"', what)).replace("|", "\\|")
-        out.append(f"| {number} | {name} | {kind} | {said} |\n")
-    assert number == body.count("TIDE__MESSAGE("), "a row of message.def is not understood"
+        said = what.replace("|", "\\|")
+        out.append(f"| {number} | {name} | {kind} | {', '.join(field(*f) for f in fields)} | {said} |\n")
     return "".join(out)
 
 
 def main():
     source = sys.argv[1]
     path = os.path.join(source, "docs/internals/store-messages.md")
-    with open(os.path.join(source, "runtime/store/core/message.def"), encoding="utf-8") as file:
-        wanted = page(file.read())
+    wanted = page(source)
     if "--write" in sys.argv:
         with open(path, "w", encoding="utf-8") as file:
             file.write(wanted)
@@ -45,4 +70,5 @@ def main():
     return not same
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

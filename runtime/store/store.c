@@ -25,7 +25,7 @@ static const struct tide__technique *const techniques[] = {&tide__plain,       &
                                                            &tide__clocked,     &tide__forgetful,  NULL};
 
 static const struct tide__handlers handlers[TIDE__OP_COUNT] = {
-#define TIDE__MESSAGE(name, on_cast, on_call, what) [TIDE__OP_##name] = {.cast = on_cast, .call = on_call},
+#define TIDE__MESSAGE(name, on_cast, on_call, what, fields) [TIDE__OP_##name] = {.cast = on_cast, .call = on_call},
 #include "store/core/message.def"
 #undef TIDE__MESSAGE
 };

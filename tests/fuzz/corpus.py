@@ -5,6 +5,7 @@ import io
 import json
 import os
 import struct
+import sys
 import zipfile
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "corpus")
@@ -325,9 +326,20 @@ def u32(*values):
     return typed(9, "I", values)
 
 
-# As in runtime/store/core/message.def, from DELTA on.
-CLOCKED_OPS = ("delta ask value fresh unsub tick tick_forward route fence fenced slot_clocks round rounded part bound "
-               "trace seen visible").split()
+sys.path.insert(0, os.path.dirname(os.path.dirname(HERE)))
+from store_messages import messages  # noqa: E402
+
+STORE_MESSAGES = {name.lower(): fields
+                  for name, cast, _, _, fields in messages(os.path.join(HERE, "..", "..", "..")) if cast}
+CLOCKED_OPS = list(STORE_MESSAGES)[list(STORE_MESSAGES).index("delta"):list(STORE_MESSAGES).index("visible") + 1]
+
+
+# One value a field, of its type; the first field, table or domain, is the fuzzer's.
+def plausible(fields):
+    lists = {"U32": lambda: u32(1, 2), "U64": lambda: u64(1, 2), "F32": lambda: f32(*range(40))}
+    values = {"UINT": lambda _: 1, "BOOL": lambda _: b"\xc3", "REAL": lambda _: b"\xcb" + struct.pack(">d", 1.0),
+              "BYTES": lambda _: ALL_SLOTS, "LIST": lambda code: lists[code]()}
+    return [values[kind](argument) for kind, argument, _ in fields[1:]]
 
 
 # The table is 0: essp of 20 columns (ten blocks of two), 1: ssp, adagrad, hashed, 2: bsp, 3: vap.
@@ -342,6 +354,7 @@ def clocked(table, *messages):
 ALL_SLOTS = b"\xc5" + struct.pack(">H", 512) + b"\xff" * 512
 NO, YES = b"\xc2", b"\xc3"
 CLOCKED = {
+    **{f"plausible-{op}": clocked(0, (op, *plausible(STORE_MESSAGES[op]))) for op in CLOCKED_OPS},
     "delta": clocked(0, ("delta", 1, 9, 0, 0, u64(3), u32(), f32(*range(20)))),
     "delta-blocks": clocked(0, ("delta", 1, 9, 0, 0, u64(3, 4), u32(1, 0x204), f32(*range(6)))),
     "delta-no-block": clocked(0, ("delta", 1, 9, 0, 0, u64(3), u32(0), f32())),

@@ -138,20 +138,15 @@ static void world_close(struct world *w) {
     tide_sim_destroy(w->sim);
 }
 
-static bool names_a_table(uint64_t op) {
-    return op != TIDE__OP_TICK && op != TIDE__OP_ROUND && op != TIDE__OP_ROUNDED &&
-           op != TIDE__OP_PART;
-}
-
 static void post(struct world *w, uint8_t which, const uint8_t *fields, size_t size) {
-    const uint64_t op = TIDE__OP_DELTA + which % (TIDE__OP_VISIBLE - TIDE__OP_DELTA + 1);
+    const enum tide__op op = TIDE__OP_DELTA + which % (TIDE__OP_VISIBLE - TIDE__OP_DELTA + 1);
+    const bool of_a_domain = op == TIDE__OP_TICK || op == TIDE__OP_ROUND || op == TIDE__OP_ROUNDED ||
+                             op == TIDE__OP_PART;
     struct tide_writer message;
     tide_writer_init(&message, NULL, 0);
-    tide_write_array(&message, size < 12 ? 2 + size : 14); /* each takes a byte at least */
+    tide_write_array(&message, 1 + (size_t)tide__message_fields(op));
     tide_write_uint(&message, op);
-    if (names_a_table(op)) {
-        tide_write_uint(&message, w->clocked->id);
-    }
+    tide_write_uint(&message, of_a_domain ? 0 : w->clocked->id);
     tide_write_raw(&message, fields, size);
     FUZZ_CHECK(!message.error);
     FUZZ_CHECK(tide_post(w->nodes[0], tide_address_make(0, TIDE_ID_STORE), message.data,

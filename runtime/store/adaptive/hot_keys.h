@@ -128,8 +128,8 @@ struct tide__hot_table {
 
 extern const struct tide__technique tide__hot_keys;
 /* MANAGE; TECHNIQUE, RECALL; SHARE_FLUSH, the call and the fiber's word that it can be answered; NOTICE. */
-tide__handler tide__technique_order_call, tide__technique_order_message, tide__hot_flush_call, tide__hot_flush_ended,
-    tide__notice_message;
+tide__handler tide__technique_order_call, tide__technique_message, tide__recall_message, tide__hot_flush_call,
+    tide__hot_flush_ended, tide__notice_message;
 
 /* Makes the table's record if there is none. I/O. EUNSUPPORTED names what does not go with it. */
 int tide__hot_create(struct tide_table *table, struct tide__hot_table **out);

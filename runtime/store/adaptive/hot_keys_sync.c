@@ -512,7 +512,7 @@ static int run_round(struct tide__hot_table *s) {
         if (!failed && !code && flush > s->flush_done) {
             s->flush_done = flush;
             struct tide_store *store = s->table->store;
-            code = tide__store_say(store, tide__store_self(store), TIDE__OP_SHARE_FLUSH, s->table->id);
+            code = tide__store_tell(store, tide__store_self(store), TIDE__AS(SHARE_FLUSH, .table = s->table->id));
         }
     } else { /* for later */
         for (size_t i = 0; i < count; i++) {
@@ -631,17 +631,11 @@ bool tide__hot_ended(struct tide_table *table) {
 /* ---- flushing ---- */
 
 int tide__hot_flush_call(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *body = &in->body;
     const struct tide_message *message = in->message;
-    static const uint8_t nil = 0xc0;
-    struct tide_table *table = tide__incoming_table(store, in);
+    struct tide_table *table = tide__incoming_table(store, in, in->as.SHARE_FLUSH.table);
     struct tide__hot_table *s = table ? tide__hot_of(table) : NULL;
-    if (body->error) {
-        return tide_fail(TIDE_EPROTO, "a damaged wish to flush a table");
-    }
     if (!s) { /* or it has not even heard of the table */
-        (void)tide_answer(message->from, message->call, &nil, sizeof nil);
-        return 0;
+        return tide__nothing_answer(message);
     }
     struct tide__flush_caller *caller = tide_alloc(sizeof *caller);
     if (!caller) {
@@ -656,12 +650,10 @@ int tide__hot_flush_call(struct tide_store *store, struct tide__incoming *in) {
 
 /* The fiber to the store actor, which alone may answer what it was called. */
 int tide__hot_flush_ended(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
-    const uint16_t from = in->from;
     static const uint8_t nil = 0xc0;
-    struct tide_table *table = tide__incoming_table(store, in);
+    struct tide_table *table = tide__incoming_table(store, in, in->as.SHARE_FLUSH.table);
     struct tide__hot_table *s = table ? tide__hot_of(table) : NULL;
-    if (r->error || !s || from != tide__store_self(store)) {
+    if (!s || in->from != tide__store_self(store)) {
         return TIDE_EPROTO;
     }
     for (struct tide__flush_caller **at = &s->callers; *at;) {

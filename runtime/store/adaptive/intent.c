@@ -237,7 +237,7 @@ struct telling {
 
 static void telling_send(struct tide_table *table, struct telling *t) {
     if (t->count) {
-        tide__interest_send(table, TIDE__OP_DONE, t->home, t->keys, t->count);
+        tide__interest_done(table, t->home, t->keys, t->count);
         t->count = 0;
     }
 }
@@ -612,19 +612,15 @@ void tide__intent_copy(struct tide_table *table, uint64_t key) {
 }
 
 int tide__advice_message(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
-    size_t count = 0;
-    struct tide_table *table = tide__incoming_table(store, in);
-    const uint64_t what = tide_read_uint(r);
-    const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
+    const __typeof__(in->as.ADVICE) *m = &in->as.ADVICE;
+    struct tide_table *table = tide__incoming_table(store, in, m->table);
     struct tide__intents *n = table ? atomic_load_explicit(&table->intents, memory_order_acquire) : NULL;
-    if (r->error || !table || what > TIDE__ADVISE_COPY) {
+    if (!table || m->what > TIDE__ADVISE_COPY) {
         return TIDE_EPROTO;
     }
-    for (size_t i = 0; n && i < count; i++) {
-        uint64_t key;
-        memcpy(&key, keys + i * sizeof key, sizeof key);
-        if (what == TIDE__ADVISE_COPY) {
+    for (size_t i = 0; n && i < m->keys.count; i++) {
+        const uint64_t key = tide__long_at(m->keys.at, i);
+        if (m->what == TIDE__ADVISE_COPY) {
             tide__intent_copy(table, key);
         } else if (tide__intent_lasts(table, key)) { /* it may have ended meanwhile */
             keys_add(&n->wanted, key);

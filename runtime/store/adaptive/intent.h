@@ -36,7 +36,7 @@ uint32_t tide__action_timer_round(struct tide__action_timer *window, uint32_t cl
 /* The 0.9999-quantile of a Poisson distribution of mean 2 m. */
 uint32_t tide__action_timer_clocks(double m);
 
-tide__handler tide__interest_message, tide__advice_message; /* INTENT, DONE; ADVICE */
+tide__handler tide__intent_message, tide__intent_done_message, tide__advice_message;
 
 /* ---- intent.c: nodes ---- */
 enum { TIDE__INTENT_KEYS_MAX = 1 << 22 }; /* queued on a node, of a table */
@@ -55,11 +55,8 @@ void tide__interest_destroy(struct tide_table *table);
 /* A node begins to be interested in a key of this home; what that comes to, but for an owner. */
 enum tide__rule { TIDE__RULE_NONE, TIDE__RULE_OWN, TIDE__RULE_COPY };
 enum tide__rule tide__interest_begins(struct tide_table *table, uint64_t key, uint16_t node, uint16_t owner);
-/* The body of an INTENT or DONE of this node. */
-void tide__interest_write(const struct tide_table *table, int op, const uint64_t *keys, size_t count,
-                          struct tide_writer *w);
-/* `keys` to the home of their slot, as INTENT or DONE of this node. */
-void tide__interest_send(struct tide_table *table, int op, uint16_t home, const uint64_t *keys, size_t count);
+/* DONE of this node, to the home of their slot. */
+void tide__interest_done(struct tide_table *table, uint16_t home, const uint64_t *keys, size_t count);
 void tide__interest_member_gone(struct tide_table *table, uint16_t node);
 void tide__interest_slot_left(struct tide_table *table, uint32_t slot);
 

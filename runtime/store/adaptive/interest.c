@@ -29,17 +29,11 @@ void tide__interest_destroy(struct tide_table *table) {
 /* ---- messages ---- */
 
 static void advice_send(struct tide_table *table, struct advice *a) {
-    struct tide_writer w;
-    if (a->count == 0) {
-        return;
+    if (a->count > 0) {
+        (void)tide__store_tell(
+            table->store, a->node,
+            TIDE__AS(ADVICE, .table = table->id, .what = a->what, .keys = TIDE__LIST(a->keys, a->count)));
     }
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 4);
-    tide_write_uint(&w, TIDE__OP_ADVICE);
-    tide_write_uint(&w, table->id);
-    tide_write_uint(&w, a->what);
-    tide_write_typed(&w, TIDE_U64, a->keys, a->count);
-    (void)tide__store_send_writer(table->store, a->node, &w);
     a->count = 0;
 }
 
@@ -52,33 +46,10 @@ static void advise(struct tide_table *table, struct advice *a, uint16_t node, ui
     a->keys[a->count++] = key;
 }
 
-static void interest_write(const struct tide_table *table, int op, uint16_t origin, uint64_t hops, const uint64_t *keys,
-                           size_t count, struct tide_writer *w) {
-    tide_write_array(w, 5);
-    tide_write_uint(w, (uint64_t)op);
-    tide_write_uint(w, table->id);
-    tide_write_uint(w, origin);
-    tide_write_uint(w, hops);
-    tide_write_typed(w, TIDE_U64, keys, count);
-}
-
-void tide__interest_write(const struct tide_table *table, int op, const uint64_t *keys, size_t count,
-                          struct tide_writer *w) {
-    interest_write(table, op, tide__store_self(table->store), 0, keys, count, w);
-}
-
-void tide__interest_send(struct tide_table *table, int op, uint16_t home, const uint64_t *keys, size_t count) {
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide__interest_write(table, op, keys, count, &w);
-    (void)tide__store_send_writer(table->store, home, &w);
-}
-
-static void interest_pass(struct tide_table *table, int op, uint16_t origin, uint64_t hops, uint16_t to, uint64_t key) {
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    interest_write(table, op, origin, hops, &key, 1, &w);
-    (void)tide__store_send_writer(table->store, to, &w);
+void tide__interest_done(struct tide_table *table, uint16_t home, const uint64_t *keys, size_t count) {
+    (void)tide__store_tell(
+        table->store, home,
+        TIDE__AS(DONE, .table = table->id, .origin = tide__store_self(table->store), .keys = TIDE__LIST(keys, count)));
 }
 
 /* ---- the rule ---- */
@@ -136,38 +107,39 @@ static void ends(struct tide_table *table, struct advice *a, struct tide__node_s
     }
 }
 
-int tide__interest_message(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
-    const int op = in->op;
-    size_t count = 0;
-    struct tide_table *table = tide__incoming_table(store, in);
-    const uint64_t origin = tide_read_uint(r), hops = tide_read_uint(r);
-    const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
-    if (r->error || !table || !table->relocates || origin == 0 || origin > UINT16_MAX || hops > HOPS_MAX) {
+static void done(struct tide_table *table, struct advice *a, uint64_t key, uint16_t node) {
+    struct tide__node_set *set = tide__node_set_find(table->interest, key);
+    if (set) {
+        ends(table, a, set, node);
+    }
+    if (set && set->count == 0) {
+        tide__node_set_drop(table->interest, set);
+    }
+}
+
+/* INTENT, and DONE, which has the same fields: `each` key of a slot that is here; others go on to their homes. */
+static int interests(struct tide_store *store, struct tide__incoming *in,
+                     void (*each)(struct tide_table *, struct advice *, uint64_t key, uint16_t node)) {
+    __typeof__(in->as.INTENT) m = in->as.INTENT;
+    struct tide_table *table = tide__incoming_table(store, in, m.table);
+    if (!table || !table->relocates || m.origin == 0 || m.hops > HOPS_MAX) {
         return TIDE_EPROTO;
     }
     struct advice *a = interest_create(table) ? tide_alloc_zero(1, sizeof *a) : NULL;
-    for (size_t i = 0; a && i < count; i++) {
-        uint64_t key;
-        memcpy(&key, keys + i * sizeof key, sizeof key);
+    const struct tide__array keys = m.keys;
+    m.hops++;
+    for (size_t i = 0; a && i < keys.count; i++) {
+        const uint64_t key = tide__long_at(keys.at, i);
         if (table->options.keys == TIDE_KEYS_DENSE && key >= table->options.key_count) {
             continue;
         }
         const uint32_t route = tide__route_of(table, tide__slot_of(table, key));
-        if (!(route & TIDE__MINE)) {
-            if (hops < HOPS_MAX) {
-                interest_pass(table, op, (uint16_t)origin, hops + 1, tide__route_home(route), key);
-            }
-        } else if (op == TIDE__OP_INTENT) {
-            begins(table, a, key, (uint16_t)origin);
-        } else {
-            struct tide__node_set *set = tide__node_set_find(table->interest, key);
-            if (set) {
-                ends(table, a, set, (uint16_t)origin);
-            }
-            if (set && set->count == 0) {
-                tide__node_set_drop(table->interest, set);
-            }
+        if (route & TIDE__MINE) {
+            each(table, a, key, m.origin);
+        } else if (m.hops <= HOPS_MAX) {
+            m.keys = TIDE__LIST(&key, 1);
+            (void)tide__store_tell(store, tide__route_home(route), (enum tide__op)in->op,
+                                   &(const union tide__message){.INTENT = m});
         }
     }
     if (a) {
@@ -175,6 +147,14 @@ int tide__interest_message(struct tide_store *store, struct tide__incoming *in) 
     }
     tide_free(a);
     return 0;
+}
+
+int tide__intent_message(struct tide_store *store, struct tide__incoming *in) {
+    return interests(store, in, begins);
+}
+
+int tide__intent_done_message(struct tide_store *store, struct tide__incoming *in) {
+    return interests(store, in, done);
 }
 
 void tide__interest_member_gone(struct tide_table *table, uint16_t node) {

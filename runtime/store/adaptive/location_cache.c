@@ -281,20 +281,16 @@ void tide__locations_retry(struct tide_store *store) {
     }
 }
 
-/* [op, id, node, leg, positions, terms|nil] */
 int tide__passed_message(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
-    size_t count = 0, term_count = 0;
-    uint64_t id = tide_read_uint(r), node = tide_read_uint(r), leg = tide_read_uint(r);
-    const void *positions = tide_read_typed(r, TIDE_U32, &count);
-    const void *terms = tide_read_nil(r) ? NULL : tide_read_typed(r, TIDE_U32, &term_count);
-    if (r->error || node == 0 || node > UINT16_MAX || leg >= TIDE__HOPS_MAX || (terms && term_count != count)) {
+    const __typeof__(in->as.PASSED) *m = &in->as.PASSED;
+    const size_t count = m->positions.count;
+    if (m->node == 0 || m->leg >= TIDE__HOPS_MAX || (m->terms.at && m->terms.count != count)) {
         return TIDE_EPROTO;
     }
-    if (terms) {
-        tide__locations_told(store, id, (uint16_t)node, positions, terms, count);
+    if (m->terms.at) {
+        tide__locations_told(store, m->id, m->node, m->positions.at, m->terms.at, count);
     }
-    const struct tide__way way = {.via = in->from, .leg = (uint16_t)leg};
-    tide__pending_at(store, id, way, (uint16_t)node, positions, count);
+    const struct tide__way way = {.via = in->from, .leg = m->leg};
+    tide__pending_at(store, m->id, way, m->node, m->positions.at, count);
     return 0;
 }

@@ -414,36 +414,27 @@ static void queue_part(struct walk *walk, const struct part *keys) {
     }
 }
 
-/* [op, id, node, leg, positions, terms|nil]: the origin fails them if the node dies, or this one, and may
- * go there straight. */
+/* The origin fails them if the node dies, or this one, and may go there straight. */
 static void tell_passed(const struct tide__job *job, const struct part *part, uint16_t node) {
     struct tide_store *store = job->table->store;
-    struct tide_writer w;
-    uint8_t buffer[256];
-    tide_writer_init(&w, buffer, sizeof buffer);
     const struct tide__way way = {.via = tide__store_self(store), .leg = job->hops + 1u};
-    tide_write_array(&w, 6);
-    tide_write_uint(&w, TIDE__OP_PASSED);
-    tide_write_uint(&w, job->id);
-    tide_write_uint(&w, node);
-    tide_write_uint(&w, way.leg);
-    tide_write_typed_head(&w, TIDE_U32, part->count);
-    uint8_t *out = tide_write_reserve(&w, part->count * 4);
-    for (size_t i = 0; out && i < part->count; i++) {
-        uint32_t position = tide__job_position_at(job, part->indices[i]);
-        memcpy(out + i * 4, &position, 4);
+    uint32_t few[64];
+    uint32_t *positions = part->count <= TIDE_COUNT(few) ? few : tide_alloc(part->count * sizeof *positions);
+    for (size_t i = 0; positions && i < part->count; i++) {
+        positions[i] = tide__job_position_at(job, part->indices[i]);
     }
-    if (job->origin == tide__store_self(store) && out) {
-        tide__pending_at(store, job->id, way, node, out, part->count);
-        tide_writer_release(&w);
-        return;
+    if (positions && job->origin == tide__store_self(store)) {
+        tide__pending_at(store, job->id, way, node, positions, part->count);
+    } else if (positions) {
+        (void)tide__store_tell(
+            store, job->origin,
+            TIDE__AS(PASSED, .id = job->id, .node = node, .leg = way.leg,
+                     .positions = TIDE__LIST(positions, part->count),
+                     .terms = part->to & OWNER ? TIDE__LIST(part->terms, part->count) : TIDE__LIST_NONE));
     }
-    if (part->to & OWNER) {
-        tide_write_typed(&w, TIDE_U32, part->terms, part->count);
-    } else {
-        tide_write_nil(&w);
+    if (positions != few) {
+        tide_free(positions);
     }
-    (void)tide__store_send_writer(store, job->origin, &w);
 }
 
 static void fail_part(struct walk *walk, const uint32_t *indices, size_t count, int code, uint16_t dead,

@@ -13,7 +13,8 @@
 #define TIDE__NO_ROW 0x80000000u /* in a term on the wire: the row is the initial one, or none */
 
 extern const struct tide__technique tide__relocating;
-tide__handler tide__owner_message;  /* HAND, XFER, STAY, LOST, FAILED, SLOT_KEYS */
+tide__handler tide__hand_message, tide__xfer_message, tide__lost_message, tide__failed_message, tide__stay_message,
+    tide__slot_keys_message;
 tide__handler tide__passed_message; /* PASSED (location_cache.c) */
 
 int tide__owner_table_init(struct tide_table *table);

@@ -13,34 +13,31 @@
 
 struct columns {
     const uint8_t *keys, *terms, *rows;
-    size_t count, floats;
+    size_t count;
 };
 
 static uint64_t key_in(const struct columns *c, size_t i) {
-    uint64_t key;
-    memcpy(&key, c->keys + i * sizeof key, sizeof key);
-    return key;
+    return tide__long_at(c->keys, i);
 }
 
 static uint32_t term_in(const struct columns *c, size_t i) {
-    uint32_t term;
-    memcpy(&term, c->terms + i * sizeof term, sizeof term);
-    return term;
+    return tide__number_at(c->terms, i);
 }
 
-static bool read_columns(struct tide_table *table, struct tide_reader *r, struct columns *c) {
-    size_t terms = 0;
-    c->keys = tide_read_typed(r, TIDE_U64, &c->count);
-    c->terms = tide_read_typed(r, TIDE_U32, &terms);
-    if (r->error || c->count == 0 || terms != c->count) {
-        return false;
+/* The table of a message about keys. NULL: it is damaged. */
+static struct tide_table *columns_open(struct tide_store *store, struct tide__incoming *in, uint32_t id,
+                                       const struct tide__array *keys, const struct tide__array *terms,
+                                       struct columns *c) {
+    struct tide_table *table = tide__incoming_table(store, in, id);
+    bool good = table && table->relocates && keys->count > 0 && terms->count == keys->count;
+    *c = (struct columns){.keys = keys->at, .terms = terms->at, .count = keys->count};
+    for (size_t i = 0; good && table->options.keys == TIDE_KEYS_DENSE && i < c->count; i++) {
+        good = key_in(c, i) < table->options.key_count;
     }
-    const uint64_t limit = table->options.key_count;
-    bool bad = false;
-    for (size_t i = 0; table->options.keys == TIDE_KEYS_DENSE && i < c->count; i++) {
-        bad |= key_in(c, i) >= limit;
+    if (good) {
+        table->outbox->hint = c->count;
     }
-    return !bad;
+    return good ? table : NULL;
 }
 
 /* How many rows come with a key: none, one, or with it its second version. */
@@ -48,17 +45,17 @@ static size_t rows_of(uint32_t term) {
     return term & TIDE__NO_ROW ? 0 : term & TIDE__MARK_SPLIT ? 2 : 1;
 }
 
-static bool read_rows(const struct tide_table *table, struct tide_reader *r, struct columns *c) {
+static bool rows_open(const struct tide_table *table, const struct tide__array *rows, struct columns *c) {
     size_t wanted = c->count;
     uint32_t marks = 0;
-    c->rows = tide_read_typed(r, TIDE_F32, &c->floats);
+    c->rows = rows->at;
     for (size_t i = 0; i < c->count; i++) {
         marks |= term_in(c, i);
     }
     for (size_t i = 0; rows_of(marks) != 1 && i < c->count; i++) {
         wanted += rows_of(term_in(c, i)) - 1;
     }
-    return !r->error && wanted * table->row_floats == c->floats;
+    return wanted * table->row_floats == rows->count;
 }
 
 static void not_taken(const struct tide_table *table, uint64_t key) {
@@ -188,19 +185,12 @@ static bool slot_key(struct tide_table *table, uint32_t slot, uint64_t key, uint
 }
 
 /* A column of numbers, foreign bytes. */
-struct numbers {
-    const uint8_t *at;
-    size_t count;
-};
-
-static uint32_t number_in(const struct numbers *n, size_t i) {
-    uint32_t number;
-    memcpy(&number, n->at + i * sizeof number, sizeof number);
-    return number;
+static uint32_t number_in(const struct tide__array *n, size_t i) {
+    return tide__number_at(n->at, i);
 }
 
 /* Is there one trail of nodes for each of `keys` keys? */
-static bool good_trails(const struct numbers *trails, size_t keys) {
+static bool good_trails(const struct tide__array *trails, size_t keys) {
     size_t at = 0;
     for (size_t i = 0; i < keys; i++) {
         uint32_t length = at < trails->count ? number_in(trails, at++) : UINT16_MAX;
@@ -220,7 +210,8 @@ static bool good_trails(const struct numbers *trails, size_t keys) {
 
 /* The way of a key; `at` is at its trail. What it says comes after. A row that is here, for this
  * node got it before the slot, is at the end of its way. */
-static size_t slot_trail(struct tide_table *table, uint64_t key, bool here, const struct numbers *trails, size_t at) {
+static size_t slot_trail(struct tide_table *table, uint64_t key, bool here, const struct tide__array *trails,
+                         size_t at) {
     const uint32_t length = number_in(trails, at++);
     if (length == 0) {
         return at;
@@ -237,8 +228,8 @@ static size_t slot_trail(struct tide_table *table, uint64_t key, bool here, cons
     return at;
 }
 
-static void on_slot_keys(struct tide_table *table, uint32_t slot, const struct columns *c, const struct numbers *owners,
-                         const struct numbers *trails) {
+static void on_slot_keys(struct tide_table *table, uint32_t slot, const struct columns *c,
+                         const struct tide__array *owners, const struct tide__array *trails) {
     const uint8_t *row = c->rows;
     size_t at = 0;
     for (size_t i = 0; i < c->count; i++) {
@@ -256,60 +247,86 @@ static void on_slot_keys(struct tide_table *table, uint32_t slot, const struct c
     }
 }
 
-int tide__owner_message(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
-    const uint16_t from = in->from;
-    const int op = in->op;
-    struct columns c = {0};
-    struct tide_table *table = tide__incoming_table(store, in);
-    uint64_t about = op == TIDE__OP_XFER ? 1 : tide_read_uint(r);
-    bool good = !r->error && table && table->relocates && about <= UINT16_MAX && read_columns(table, r, &c);
-    struct numbers owners = {0}, trails = {0};
-    if (good && op == TIDE__OP_SLOT_KEYS) {
-        owners.at = tide_read_typed(r, TIDE_U32, &owners.count);
-        trails.at = tide_read_typed(r, TIDE_U32, &trails.count);
-        good = !r->error && owners.count == c.count && good_trails(&trails, c.count) && about < TIDE_SLOT_COUNT &&
-               (tide__route_of(table, (uint32_t)about) & TIDE__AWAITED);
-    }
-    if (good && (op == TIDE__OP_XFER || op == TIDE__OP_SLOT_KEYS)) {
-        good = read_rows(table, r, &c);
-    }
-    if (!good || (about == 0 && op != TIDE__OP_SLOT_KEYS)) {
-        return TIDE_EPROTO;
-    }
-    table->outbox->hint = c.count;
-    switch (op) {
-    case TIDE__OP_HAND:
-        on_hand(table, from, (uint16_t)about, &c);
-        break;
-    case TIDE__OP_XFER:
-        on_xfer(table, from, &c);
-        break;
-    case TIDE__OP_LOST:
-        store->told_dead[about] = true;
-        for (size_t i = 0; i < c.count; i++) {
-            tide__loss_lost(table, key_in(&c, i), (uint16_t)about, term_in(&c, i) & TIDE__TERM_MASK);
-        }
-        break;
-    case TIDE__OP_STAY:
-        for (size_t i = 0; i < c.count; i++) {
-            tide__owner_stays(table, key_in(&c, i));
-            if (about == TIDE__STAY_COPY) {
-                tide__intent_copy(table, key_in(&c, i));
-            }
-        }
-        break;
-    case TIDE__OP_FAILED:
-        for (size_t i = 0; i < c.count; i++) {
-            tide__loss_failed(table, key_in(&c, i), (uint16_t)about, term_in(&c, i) & TIDE__TERM_MASK);
-        }
-        break;
-    default:
-        on_slot_keys(table, (uint32_t)about, &c, &owners, &trails);
-        break;
-    }
+static int finished(struct tide_table *table) {
     tide__owner_finish(table);
     return 0;
+}
+
+int tide__hand_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.HAND) *m = &in->as.HAND;
+    struct columns c;
+    struct tide_table *table = m->node ? columns_open(store, in, m->table, &m->keys, &m->terms, &c) : NULL;
+    if (!table) {
+        return TIDE_EPROTO;
+    }
+    on_hand(table, in->from, m->node, &c);
+    return finished(table);
+}
+
+int tide__xfer_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.XFER) *m = &in->as.XFER;
+    struct columns c;
+    struct tide_table *table = columns_open(store, in, m->table, &m->keys, &m->terms, &c);
+    if (!table || !rows_open(table, &m->rows, &c)) {
+        return TIDE_EPROTO;
+    }
+    on_xfer(table, in->from, &c);
+    return finished(table);
+}
+
+int tide__lost_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.LOST) *m = &in->as.LOST;
+    struct columns c;
+    struct tide_table *table = m->node ? columns_open(store, in, m->table, &m->keys, &m->terms, &c) : NULL;
+    if (!table) {
+        return TIDE_EPROTO;
+    }
+    store->told_dead[m->node] = true;
+    for (size_t i = 0; i < c.count; i++) {
+        tide__loss_lost(table, key_in(&c, i), m->node, term_in(&c, i) & TIDE__TERM_MASK);
+    }
+    return finished(table);
+}
+
+int tide__failed_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.FAILED) *m = &in->as.FAILED;
+    struct columns c;
+    struct tide_table *table = m->node ? columns_open(store, in, m->table, &m->keys, &m->terms, &c) : NULL;
+    if (!table) {
+        return TIDE_EPROTO;
+    }
+    for (size_t i = 0; i < c.count; i++) {
+        tide__loss_failed(table, key_in(&c, i), m->node, term_in(&c, i) & TIDE__TERM_MASK);
+    }
+    return finished(table);
+}
+
+int tide__stay_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.STAY) *m = &in->as.STAY;
+    struct columns c;
+    struct tide_table *table = m->how ? columns_open(store, in, m->table, &m->keys, &m->terms, &c) : NULL;
+    if (!table) {
+        return TIDE_EPROTO;
+    }
+    for (size_t i = 0; i < c.count; i++) {
+        tide__owner_stays(table, key_in(&c, i));
+        if (m->how == TIDE__STAY_COPY) {
+            tide__intent_copy(table, key_in(&c, i));
+        }
+    }
+    return finished(table);
+}
+
+int tide__slot_keys_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.SLOT_KEYS) *m = &in->as.SLOT_KEYS;
+    struct columns c;
+    struct tide_table *table = columns_open(store, in, m->table, &m->keys, &m->terms, &c);
+    if (!table || m->owners.count != c.count || !good_trails(&m->trails, c.count) || m->slot >= TIDE_SLOT_COUNT ||
+        !(tide__route_of(table, m->slot) & TIDE__AWAITED) || !rows_open(table, &m->rows, &c)) {
+        return TIDE_EPROTO;
+    }
+    on_slot_keys(table, m->slot, &c, &m->owners, &m->trails);
+    return finished(table);
 }
 
 /* ---- whole slots ---- */
@@ -470,18 +487,12 @@ int tide__owner_depart(struct tide_table *table, uint32_t slot, uint16_t to) {
         code = columns[i]->error;
     }
     if (!code && d.count) {
-        struct tide_writer w;
-        tide_writer_init(&w, NULL, 0);
-        tide_write_array(&w, 8);
-        tide_write_uint(&w, TIDE__OP_SLOT_KEYS);
-        tide_write_uint(&w, table->id);
-        tide_write_uint(&w, slot);
-        tide_write_typed(&w, TIDE_U64, d.keys.data, d.count);
-        tide_write_typed(&w, TIDE_U32, d.terms.data, d.count);
-        tide_write_typed(&w, TIDE_U32, d.owners.data, d.count);
-        tide_write_typed(&w, TIDE_U32, d.trails.data, d.trail_count);
-        tide_write_typed(&w, TIDE_F32, d.rows.data, d.rows.size / sizeof(float));
-        code = tide__store_send_writer(table->store, to, &w);
+        code = tide__store_tell(
+            table->store, to,
+            TIDE__AS(SLOT_KEYS, .table = table->id, .slot = slot, .keys = TIDE__LIST(d.keys.data, d.count),
+                     .terms = TIDE__LIST(d.terms.data, d.count), .owners = TIDE__LIST(d.owners.data, d.count),
+                     .trails = TIDE__LIST(d.trails.data, d.trail_count),
+                     .rows = TIDE__LIST(d.rows.data, d.rows.size / sizeof(float))));
     }
     if (code) { /* nothing can be taken back: rows and directory of this slot are lost */
         tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node),

@@ -51,6 +51,20 @@ static void write_wish(struct tide_table *table, const struct tide__outbox_messa
     tide_write_typed(w, TIDE_U64, p->keys, p->count);
 }
 
+static void write_keys(const struct tide_table *table, const struct tide__outbox_message *p, struct tide_writer *w) {
+    const struct tide__array keys = TIDE__LIST(p->keys, p->count), terms = TIDE__LIST(p->terms, p->count);
+    if (p->op == TIDE__OP_INTENT) {
+        tide__message_write(
+            w, TIDE__AS(INTENT, .table = table->id, .origin = tide__store_self(table->store), .keys = keys));
+    } else if (p->op == TIDE__OP_XFER) {
+        tide__message_write(w, TIDE__AS(XFER, .table = table->id, .keys = keys, .terms = terms,
+                                        .rows = TIDE__LIST_HEAD_OF(p->row_count * table->row_floats)));
+    } else { /* LOST, FAILED and STAY have the fields of HAND */
+        const union tide__message m = {.HAND = {.table = table->id, .node = p->about, .keys = keys, .terms = terms}};
+        tide__message_write(w, (enum tide__op)p->op, &m);
+    }
+}
+
 static void message_send(struct tide_table *table, struct tide__outbox_message *p) {
     struct tide_store *store = table->store;
     struct tide_writer w;
@@ -58,21 +72,8 @@ static void message_send(struct tide_table *table, struct tide__outbox_message *
     tide_writer_init(&w, buffer, sizeof buffer);
     if (p->op == TIDE__OP_LOC || p->op == TIDE__OP_OFFER) {
         write_wish(table, p, &w);
-    } else if (p->op == TIDE__OP_INTENT) {
-        tide__interest_write(table, p->op, p->keys, p->count, &w);
     } else {
-        const bool xfer = p->op == TIDE__OP_XFER;
-        tide_write_array(&w, 5);
-        tide_write_uint(&w, p->op);
-        tide_write_uint(&w, table->id);
-        if (!xfer) {
-            tide_write_uint(&w, p->about);
-        }
-        tide_write_typed(&w, TIDE_U64, p->keys, p->count);
-        tide_write_typed(&w, TIDE_U32, p->terms, p->count);
-        if (xfer) {
-            tide_write_typed_head(&w, TIDE_F32, p->row_count * table->row_floats);
-        }
+        write_keys(table, p, &w);
         if (p->rows && !p->lent) {
             p->rows->size = p->row_count * table->row_floats * sizeof(float);
         }

@@ -297,24 +297,16 @@ static struct notice *take(struct tide__hot_table *s, size_t *count) {
 }
 
 static void send_to(struct tide__hot_table *s, const struct notice *notices, size_t count) {
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 4);
-    tide_write_uint(&w, TIDE__OP_NOTICE);
-    tide_write_uint(&w, s->table->id);
-    tide_write_typed_head(&w, TIDE_U64, count);
-    uint8_t *keys = tide_write_reserve(&w, count * sizeof notices->key);
-    for (size_t i = 0; keys && i < count; i++) {
-        memcpy(keys + i * sizeof notices->key, &notices[i].key, sizeof notices->key);
-    }
-    tide_write_typed_head(&w, TIDE_U64, count);
-    uint8_t *ages = tide_write_reserve(&w, count * sizeof notices->age_us);
-    for (size_t i = 0; ages && i < count; i++) {
-        memcpy(ages + i * sizeof notices->age_us, &notices[i].age_us, sizeof notices->age_us);
+    uint64_t keys[NOTICE_KEYS], ages[NOTICE_KEYS];
+    for (size_t i = 0; i < count; i++) {
+        keys[i] = notices[i].key;
+        ages[i] = notices[i].age_us;
     }
     tide__share_count(&s->notices_out, count);
     /* What cannot be sent was to a node that is gone. */
-    (void)tide__store_send_writer(s->table->store, notices->node, &w);
+    (void)tide__store_tell(
+        s->table->store, notices->node,
+        TIDE__AS(NOTICE, .table = s->table->id, .keys = TIDE__LIST(keys, count), .ages = TIDE__LIST(ages, count)));
 }
 
 void tide__notices_send(struct tide__hot_table *s) {
@@ -332,24 +324,18 @@ void tide__notices_send(struct tide__hot_table *s) {
     tide_free(notices);
 }
 
-/* [table, keys, ages]; the op is read. */
 int tide__notice_message(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
-    size_t count = 0, ages_count = 0;
-    struct tide_table *table = tide__incoming_table(store, in);
-    const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
-    const uint8_t *ages = tide_read_typed(r, TIDE_U64, &ages_count);
+    const __typeof__(in->as.NOTICE) *m = &in->as.NOTICE;
+    struct tide_table *table = tide__incoming_table(store, in, m->table);
     struct tide__hot_table *s = table ? tide__hot_of(table) : NULL;
-    if (r->error || count != ages_count) {
+    if (!table || m->keys.count != m->ages.count) {
         return TIDE_EPROTO;
     }
     const uint64_t now = tide_port_now(store->port);
-    for (size_t i = 0; s && i < count; i++) {
+    for (size_t i = 0; s && i < m->keys.count; i++) {
         struct tide__hot_key *k;
         atomic_uint_fast64_t *word;
-        uint64_t old, key, age;
-        memcpy(&key, keys + i * sizeof key, sizeof key);
-        memcpy(&age, ages + i * sizeof age, sizeof age);
+        uint64_t old, key = tide__long_at(m->keys.at, i), age = tide__long_at(m->ages.at, i);
         if (tide__hot_lock(s, key, false, true, &word, &old, &k) == TIDE__FOUND) {
             if (k->state != TIDE__COPY_NONE) {
                 const uint64_t since = now - (age < now / 1000 ? age * 1000 : now - 1);

@@ -23,17 +23,14 @@ struct order { /* MANAGE and TECHNIQUE */
     size_t node_count, key_count;
 };
 
-static int order_write(struct tide_writer *w, int op, const struct order *o) {
-    tide_write_array(w, 8);
-    tide_write_uint(w, (uint64_t)op);
-    tide_write_uint(w, o->table->id);
-    tide_write_uint(w, o->technique);
-    tide_write_uint(w, o->share.hz);
-    tide_write_double(w, (double)o->share.threshold);
-    tide_write_double(w, (double)o->share.clip);
-    tide_write_typed(w, TIDE_U32, o->nodes, o->node_count);
-    tide_write_typed(w, TIDE_U64, o->keys, o->key_count);
-    return w->error;
+static union tide__message order_message(const struct order *o) { /* MANAGE has the fields of TECHNIQUE and RECALL */
+    return (union tide__message){.MANAGE = {.table = o->table->id,
+                                            .technique = o->technique,
+                                            .hz = o->share.hz,
+                                            .threshold = (double)o->share.threshold,
+                                            .clip = (double)o->share.clip,
+                                            .nodes = TIDE__LIST(o->nodes, o->node_count),
+                                            .keys = TIDE__LIST(o->keys, o->key_count)}};
 }
 
 static int order_check(const struct order *o) {
@@ -67,32 +64,29 @@ static int order_check(const struct order *o) {
     return 0;
 }
 
-static int order_read(struct tide_store *store, struct tide_reader *r, struct order *o) {
-    const uint64_t table = tide_read_uint(r), technique = tide_read_uint(r), hz = tide_read_uint(r);
-    *o = (struct order){.table = tide__table_by_id(store, table),
-                        .technique = technique <= TIDE_INTENT ? (uint8_t)technique : UINT8_MAX,
-                        .share = {.hz = hz <= UINT32_MAX ? (uint32_t)hz : 0}};
-    o->share.threshold = (float)tide_read_double(r);
-    o->share.clip = (float)tide_read_double(r);
-    o->nodes = tide_read_typed(r, TIDE_U32, &o->node_count);
-    o->keys = tide_read_typed(r, TIDE_U64, &o->key_count);
-    if (r->error || o->key_count > TIDE__MANAGE_KEYS_MAX) {
+static int order_read(struct tide_store *store, const union tide__message *as, struct order *o) {
+    const __typeof__(as->MANAGE) *m = &as->MANAGE;
+    *o = (struct order){.table = tide__table_by_id(store, m->table),
+                        .technique = m->technique,
+                        .share = {.hz = m->hz, .threshold = (float)m->threshold, .clip = (float)m->clip},
+                        .nodes = m->nodes.at,
+                        .node_count = m->nodes.count,
+                        .keys = m->keys.at,
+                        .key_count = m->keys.count};
+    if (o->key_count > TIDE__MANAGE_KEYS_MAX) {
         return tide_fail(TIDE_EPROTO, "a damaged order about techniques");
     }
-    return o->table ? order_check(o) : tide_fail(TIDE_ENOENT, "no table %llu here", (unsigned long long)table);
+    return o->table ? order_check(o) : tide_fail(TIDE_ENOENT, "no table %u here", m->table);
 }
 
 /* ---- the controller ---- */
 
 int tide__technique_order_call(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *body = &in->body;
-    const struct tide_message *message = in->message;
-    static const uint8_t nil = 0xc0;
     struct order o;
     if (!tide__catalog_commands(store)) {
         return tide_fail(TIDE_EREFUSED, "this node is not the controller");
     }
-    int code = order_read(store, body, &o);
+    int code = order_read(store, &in->as, &o);
     for (size_t i = 0; i < o.node_count && !code; i++) {
         uint32_t node;
         memcpy(&node, o.nodes + i * sizeof node, sizeof node);
@@ -101,17 +95,11 @@ int tide__technique_order_call(struct tide_store *store, struct tide__incoming *
         }
     }
     for (unsigned node = 1; node < store->members_end && !code; node++) {
-        struct tide_writer w;
         if (tide__member_lives(store, node)) {
-            tide_writer_init(&w, NULL, 0);
-            code = order_write(&w, TIDE__OP_TECHNIQUE, &o);
-            (void)tide__store_send_writer(store, (uint16_t)node, &w);
+            (void)tide__store_tell(store, (uint16_t)node, TIDE__OP_TECHNIQUE, &in->as);
         }
     }
-    if (!code) {
-        (void)tide_answer(message->from, message->call, &nil, sizeof nil);
-    }
-    return code;
+    return code ? code : tide__nothing_answer(in->message);
 }
 
 struct told {
@@ -120,7 +108,7 @@ struct told {
     size_t count;
 };
 
-static void tell(struct told *t, int op, uint16_t node, uint8_t technique, bool all) {
+static void tell(struct told *t, enum tide__op op, uint16_t node, uint8_t technique, bool all) {
     static const uint32_t nobody = 0;
     struct order o = {.table = t->s->table,
                       .technique = technique,
@@ -129,16 +117,14 @@ static void tell(struct told *t, int op, uint16_t node, uint8_t technique, bool 
                       .node_count = !all,
                       .keys = (const uint8_t *)t->keys,
                       .key_count = t->count};
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    (void)order_write(&w, op, &o);
-    (void)tide__store_send_writer(t->s->table->store, node, &w);
+    const union tide__message m = order_message(&o);
+    (void)tide__store_tell(t->s->table->store, node, op, &m);
     t->count = 0;
 }
 
 struct telling {
     struct told *told;
-    int op;
+    enum tide__op op;
     uint16_t node;
     uint8_t technique;
     bool all;
@@ -257,40 +243,40 @@ static void recalled(struct tide__hot_table *s, const struct order *o) {
     tide_free(told);
 }
 
-/* [table, technique, hz, threshold, clip, nodes, keys]; the op is read. */
-int tide__technique_order_message(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
-    const uint16_t from = in->from;
-    const int op = in->op;
+int tide__recall_message(struct tide_store *store, struct tide__incoming *in) {
     struct order o;
     struct tide__hot_table *s = NULL;
-    const bool recall = op == TIDE__OP_RECALL;
-    const bool heard = from == tide_net_controller(store->net) || (recall && tide__catalog_commands(store));
-    int code = heard ? order_read(store, r, &o) : TIDE_EREFUSED;
+    const bool heard = in->from == tide_net_controller(store->net) || tide__catalog_commands(store);
+    int code = heard ? order_read(store, &in->as, &o) : TIDE_EREFUSED;
     code = code ? code : tide__hot_create(o.table, &s);
     if (code) {
         return code;
     }
-    if (!recall || !s->ordered) {
+    if (!s->ordered) {
         s->share = o.share;
     }
-    s->ordered |= !recall;
-    if (recall) {
-        recalled(s, &o);
-        tide__hot_wake(s);
-        return 0;
+    recalled(s, &o);
+    tide__hot_wake(s);
+    return 0;
+}
+
+int tide__technique_message(struct tide_store *store, struct tide__incoming *in) {
+    struct order o;
+    struct tide__hot_table *s = NULL;
+    int code = in->from == tide_net_controller(store->net) ? order_read(store, &in->as, &o) : TIDE_EREFUSED;
+    code = code ? code : tide__hot_create(o.table, &s);
+    if (code) {
+        return code;
     }
+    s->share = o.share;
+    s->ordered = true;
     bool named = o.node_count == 0;
     for (size_t i = 0; i < o.node_count; i++) {
-        uint32_t node;
-        memcpy(&node, o.nodes + i * sizeof node, sizeof node);
-        named |= node == tide__store_self(store);
+        named |= tide__number_at(o.nodes, i) == tide__store_self(store);
     }
     for (size_t i = 0; i < o.key_count; i++) {
-        uint64_t key;
         bool known;
-        memcpy(&key, o.keys + i * sizeof key, sizeof key);
-        (void)carry_out(s, &o, key, named, false, &known);
+        (void)carry_out(s, &o, tide__long_at(o.keys, i), named, false, &known);
     }
     tide__hot_wake(s);
     return 0;
@@ -322,17 +308,13 @@ int tide_table_manage(struct tide_table *table, const uint64_t *keys, size_t key
                       .node_count = options->node_count};
     int code = 0;
     for (size_t at = 0; at < key_count && !code; at += o.key_count) {
-        struct tide_writer w;
         struct tide_reply *reply = NULL;
         o.keys = (const uint8_t *)(keys + at);
         o.key_count = key_count - at < TIDE__MANAGE_KEYS_MAX ? key_count - at : TIDE__MANAGE_KEYS_MAX;
-        tide_writer_init(&w, NULL, 0);
-        code = order_write(&w, TIDE__OP_MANAGE, &o);
-        code = code ? code
-                    : tide_call(tide_address_make(tide_net_controller(store->net), TIDE_ID_STORE), w.data, w.size,
+        const union tide__message m = order_message(&o);
+        code = tide__store_call(tide_net_controller(store->net), TIDE__OP_MANAGE, &m,
                                 tide_limit(store_operation_timeout), &reply);
         tide_reply_free(reply);
-        tide_writer_release(&w);
     }
     tide_free(nodes);
     return code;

@@ -182,21 +182,10 @@ static int commit(const struct disk_step *step) {
 
 /* ---- calls ---- */
 
-/* [op, id, more fields already written] to a node; *gives* the answer. */
-static int call(struct tide_checkpoint *c, uint32_t node, int op, struct tide_writer *more, size_t fields,
+/* To a node; *gives* the answer. */
+static int call(struct tide_checkpoint *c, uint32_t node, enum tide__op op, const union tide__message *m,
                 uint64_t timeout, struct tide_reply **out) {
-    struct tide_writer w;
-    uint8_t buffer[256];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 2 + fields);
-    tide_write_uint(&w, (uint64_t)op);
-    tide_write_uint(&w, c->manifest.id);
-    if (more) {
-        tide_write_raw(&w, more->data, more->size);
-    }
-    int code = w.error ? tide_fail(TIDE_ENOMEM, "no memory for a checkpoint")
-                       : tide_call(tide_address_make((uint16_t)node, TIDE_ID_STORE), w.data, w.size, timeout, out);
-    tide_writer_release(&w);
+    const int code = tide__store_call((uint16_t)node, op, m, timeout, out);
     if (code) {
         char name[96], why[350];
         tide__node_text(c->store, (uint16_t)node, name);
@@ -206,11 +195,11 @@ static int call(struct tide_checkpoint *c, uint32_t node, int op, struct tide_wr
     return 0;
 }
 
-static int call_all(struct tide_checkpoint *c, int op, struct tide_writer *more, size_t fields) {
+static int call_all(struct tide_checkpoint *c, enum tide__op op, const union tide__message *m) {
     int code = 0;
     for (size_t i = 0; i < c->manifest.node_count && !code; i++) {
         struct tide_reply *reply;
-        code = call(c, c->manifest.nodes[i], op, more, fields, tide_limit(store_operation_timeout), &reply);
+        code = call(c, c->manifest.nodes[i], op, m, tide_limit(store_operation_timeout), &reply);
         if (!code) {
             tide_reply_free(reply);
         }
@@ -225,9 +214,7 @@ static void tell_abort(struct tide_checkpoint *c) {
         struct tide_writer w;
         uint8_t buffer[32];
         tide_writer_init(&w, buffer, sizeof buffer);
-        tide_write_array(&w, 2);
-        tide_write_uint(&w, TIDE__OP_CUT_ABORT);
-        tide_write_uint(&w, c->manifest.id);
+        tide__message_write(&w, TIDE__AS(CUT_ABORT, .id = c->manifest.id));
         (void)tide_send(tide_address_make((uint16_t)c->manifest.nodes[i], TIDE_ID_STORE), TIDE_LANE_STORE, w.data,
                         w.size);
         tide_writer_release(&w);
@@ -313,11 +300,8 @@ static int ask(struct tide_checkpoint *c) {
     const uint32_t wanted = c->domain;
     for (size_t i = 0; i < m->node_count; i++) {
         struct tide_reply *reply;
-        struct tide_writer w;
-        uint8_t buffer[16];
-        tide_writer_init(&w, buffer, sizeof buffer);
-        tide_write_uint(&w, wanted);
-        int code = call(c, m->nodes[i], TIDE__OP_CUT_ASK, &w, 1, tide_limit(store_operation_timeout), &reply);
+        int code = call(c, m->nodes[i], TIDE__AS(CUT_ASK, .id = m->id, .domain = wanted),
+                        tide_limit(store_operation_timeout), &reply);
         if (code) {
             return code;
         }
@@ -400,7 +384,6 @@ static void choose_sequence(struct tide_checkpoint *c) {
 
 static int tell(struct tide_checkpoint *c) {
     struct tide__manifest *m = &c->manifest;
-    struct tide_writer w;
     char path[TIDE__PATH_MAX];
     uint32_t *ids = tide_alloc((m->table_count + 1) * sizeof *ids);
     if (!ids) {
@@ -416,16 +399,10 @@ static int tell(struct tide_checkpoint *c) {
     }
     tide__tables_leave(c->store, entered);
     tide__generation_path(c->dir, m->generation, path);
-    tide_writer_init(&w, NULL, 0);
-    tide_write_uint(&w, c->sequence);
-    tide_write_uint(&w, m->clock);
-    tide_write_uint(&w, c->domain);
-    tide_write_bool(&w, m->full);
-    tide_write_text(&w, path);
-    tide_write_typed(&w, TIDE_U32, ids, count);
-    tide_write_typed(&w, TIDE_U32, m->nodes, m->node_count);
-    int code = w.error ? tide_fail(TIDE_ENOMEM, "no memory for a checkpoint") : call_all(c, TIDE__OP_CUT_TELL, &w, 7);
-    tide_writer_release(&w);
+    const int code =
+        call_all(c, TIDE__AS(CUT_TELL, .id = m->id, .sequence = c->sequence, .clock = m->clock, .domain = c->domain,
+                             .full = m->full, .dir = TIDE__LIST(path, strlen(path)), .tables = TIDE__LIST(ids, count),
+                             .nodes = TIDE__LIST(m->nodes, m->node_count)));
     tide_free(ids);
     return code;
 }
@@ -438,7 +415,7 @@ static int settle(struct tide_checkpoint *c) {
     m->worker_count = 0;
     for (size_t i = 0; i < m->node_count; i++) {
         struct tide_reply *reply;
-        int code = call(c, m->nodes[i], TIDE__OP_CUT_SETTLE, NULL, 0, c->timeout, &reply);
+        int code = call(c, m->nodes[i], TIDE__AS(CUT_SETTLE, .id = m->id), c->timeout, &reply);
         if (code == TIDE_ETIMEDOUT) {
             return tide_fail(code, "no cut: after %llu s not every worker has passed clock %u",
                              (unsigned long long)(c->timeout / TIDE_SECOND), m->clock);
@@ -485,7 +462,7 @@ static int collect(struct tide_checkpoint *c) {
     int code = 0;
     for (size_t i = 0; i < m->node_count && !code; i++) {
         struct tide_reply *reply;
-        code = call(c, m->nodes[i], TIDE__OP_CUT_COLLECT, NULL, 0, COLLECT_NS, &reply);
+        code = call(c, m->nodes[i], TIDE__AS(CUT_COLLECT, .id = m->id), COLLECT_NS, &reply);
         if (code) {
             return code;
         }
@@ -564,7 +541,7 @@ static int write_parts(struct tide_checkpoint *c, uint8_t cut) {
     code = code ? code : decide_chain(c);
     choose_sequence(c);
     code = code ? code : tell(c);
-    code = code ? code : call_all(c, TIDE__OP_CUT_OPEN, NULL, 0);
+    code = code ? code : call_all(c, TIDE__AS(CUT_OPEN, .id = c->manifest.id));
     /* a sync may take long: not while workers stand at the gate */
     code = code ? code : on_disk(c, make_directory, NULL, 0);
     code = code ? code : settle(c);
@@ -577,7 +554,7 @@ static int write_parts(struct tide_checkpoint *c, uint8_t cut) {
             tide_free(text);
         }
     }
-    code = code ? code : call_all(c, TIDE__OP_CUT_WALK, NULL, 0);
+    code = code ? code : call_all(c, TIDE__AS(CUT_WALK, .id = c->manifest.id));
     code = code ? code : collect(c);
     if (!code && !same_members(c)) {
         code = tide_fail(TIDE_EBUSY, "nodes came or went while the checkpoint was written");

@@ -61,12 +61,6 @@ static void generations_destroy(struct tide_store *store) {
     }
 }
 
-static int answer_nothing(const struct tide_message *message) {
-    static const uint8_t nil = 0xc0;
-    (void)tide_answer(message->from, message->call, &nil, sizeof nil);
-    return 0;
-}
-
 static void answer_writer(tide_address from, uint64_t call, struct tide_writer *w) {
     if (w->error) {
         (void)tide_answer_error(from, call, TIDE_ENOMEM, "no memory for an answer");
@@ -125,9 +119,7 @@ static int walker_main(void *state) {
     uint8_t buffer[32];
     tide__walk_run(walker->walk);
     tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 2);
-    tide_write_uint(&w, TIDE__OP_CUT_WROTE);
-    tide_write_uint(&w, walker->id);
+    tide__message_write(&w, TIDE__AS(CUT_WROTE, .id = walker->id));
     /* the store keeps the generation until it hears of its end */
     (void)tide__memory_swap(TIDE_MEMORY_VITAL);
     int code = tide_send(tide_address_make(0, TIDE_ID_STORE), TIDE_LANE_STORE, w.data, w.size);
@@ -224,7 +216,22 @@ static uint32_t digits_in_use(struct tide_store *store) {
     return digits;
 }
 
-static int on_ask(struct tide_store *store, const struct tide_message *message, uint64_t id, uint64_t wanted) {
+/* The generation that a round is about. NULL: ECANCELED. */
+static struct tide__generation *generation_of(struct tide_store *store, uint64_t id) {
+    struct tide__generation *g = store->generation;
+    if (!g || g->id != id || g->gone) {
+        tide_fail(TIDE_ECANCELED, "this node has given the checkpoint up");
+        return NULL;
+    }
+    return g;
+}
+
+int tide__cut_ask_call(struct tide_store *store, struct tide__incoming *in) {
+    const struct tide_message *message = in->message;
+    const uint32_t wanted = in->as.CUT_ASK.domain;
+    if (in->as.CUT_ASK.id == 0) {
+        return tide_fail(TIDE_EPROTO, "a checkpoint without a number");
+    }
     if (store->generation) {
         return tide_fail(TIDE_EBUSY, "another checkpoint is being written");
     }
@@ -232,7 +239,7 @@ static int on_ask(struct tide_store *store, const struct tide_message *message, 
     if (!g) {
         return tide_fail(TIDE_ENOMEM, "no memory for a checkpoint");
     }
-    g->id = id;
+    g->id = in->as.CUT_ASK.id;
     g->coordinator = message->from;
     store->generation = g;
     int code = tide_monitor(message->from, &g->monitor);
@@ -276,25 +283,26 @@ static bool has_clocks_of(const struct tide_table *table, const struct tide__run
     return table->domain == domain || (table->options.domain == 0 && !table->clocked);
 }
 
-static int on_tell(struct tide_store *store, struct tide__generation *g, struct tide_reader *r) {
-    size_t dir_size = 0, table_count = 0, node_count = 0;
-    uint64_t sequence = tide_read_uint(r), clock = tide_read_uint(r), number = tide_read_uint(r);
-    bool full = tide_read_bool(r);
-    const char *dir = tide_read_string(r, &dir_size);
-    const uint8_t *tables = tide_read_typed(r, TIDE_U32, &table_count);
-    const uint8_t *nodes = tide_read_typed(r, TIDE_U32, &node_count);
-    if (r->error || g->stage != ASKED || sequence > UINT32_MAX || clock > TIDE_NO_CLOCK || number > UINT32_MAX ||
-        dir_size >= TIDE__GENERATION_DIR_MAX || table_count > TABLES_MAX || node_count > NODES_MAX) {
+int tide__cut_tell_call(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.CUT_TELL) *m = &in->as.CUT_TELL;
+    struct tide__generation *g = generation_of(store, m->id);
+    if (!g) {
+        return TIDE_ECANCELED;
+    }
+    if (g->stage != ASKED || m->dir.count >= TIDE__GENERATION_DIR_MAX || m->tables.count > TABLES_MAX ||
+        m->nodes.count > NODES_MAX) {
         return tide_fail(TIDE_EPROTO, "a damaged announcement of a cut");
     }
+    const size_t table_count = m->tables.count, node_count = m->nodes.count;
+    const bool full = m->full;
     if (!full && rows_removed(store)) {
         return tide_fail(TIDE_EBUSY, "rows were cleared while a checkpoint began");
     }
-    if (!copy_nodes(g, nodes, node_count)) {
+    if (!copy_nodes(g, m->nodes.at, node_count)) {
         return tide_fail(TIDE_ENOMEM, "no memory for a checkpoint");
     }
-    if (!g->domain || g->domain->number != number) { /* no worker of it is here */
-        struct tide__run *domain = tide__run_hold(store, (uint32_t)number);
+    if (!g->domain || g->domain->number != m->domain) { /* no worker of it is here */
+        struct tide__run *domain = tide__run_hold(store, m->domain);
         if (!domain) {
             return TIDE_ENOMEM;
         }
@@ -302,8 +310,7 @@ static int on_tell(struct tide_store *store, struct tide__generation *g, struct 
     }
     int code = tide__walk_create(store, table_count, &g->walk);
     for (size_t t = 0; t < table_count && !code; t++) {
-        uint32_t id;
-        memcpy(&id, tables + t * sizeof id, sizeof id);
+        const uint32_t id = tide__number_at(m->tables.at, t);
         g->walk->tables[t] = tide__table_by_id(store, id);
         code = g->walk->tables[t] ? tide__cut_init(g->walk->tables[t])
                                   : tide_fail(TIDE_ENOENT, "no table with id %u here", id);
@@ -311,24 +318,28 @@ static int on_tell(struct tide_store *store, struct tide__generation *g, struct 
     if (code) {
         return code;
     }
-    (void)snprintf(g->walk->dir, sizeof g->walk->dir, "%.*s", (int)dir_size, dir);
+    (void)snprintf(g->walk->dir, sizeof g->walk->dir, "%.*s", (int)m->dir.count, (const char *)m->dir.at);
     atomic_store_explicit(&g->walk->others_left, (unsigned)(node_count ? node_count - 1 : 0), memory_order_relaxed);
-    g->clock = (uint32_t)clock;
+    g->clock = m->clock;
     g->stage = TOLD;
-    store->cut_sequence = (uint32_t)sequence;
+    store->cut_sequence = m->sequence;
     store->tables_removed = false;
     for (size_t t = 0; t < table_count; t++) { /* what vanishes from here on fails the generation */
         atomic_store_explicit(&g->walk->tables[t]->rows_removed, false, memory_order_relaxed);
-        tide__cut_tell(g->walk->tables[t], (uint32_t)sequence,
+        tide__cut_tell(g->walk->tables[t], m->sequence,
                        has_clocks_of(g->walk->tables[t], g->domain) ? g->clock : TIDE_NO_CLOCK, full);
     }
     /* release: pairs with tide__cut_clock_told; before the gate is moved on */
     atomic_store_explicit(&g->domain->cut_clock, g->clock, memory_order_release);
     gate(g, g->clock);
-    return 0;
+    return tide__nothing_answer(in->message);
 }
 
-static int on_walk(struct tide_store *store, struct tide__generation *g) {
+int tide__cut_walk_call(struct tide_store *store, struct tide__incoming *in) {
+    struct tide__generation *g = generation_of(store, in->as.CUT_WALK.id);
+    if (!g) {
+        return TIDE_ECANCELED;
+    }
     if (g->stage != TOLD) {
         return tide_fail(TIDE_EPROTO, "a checkpoint's rounds are out of order");
     }
@@ -346,48 +357,42 @@ static int on_walk(struct tide_store *store, struct tide__generation *g) {
     }
     for (size_t i = 0; i < g->node_count; i++) {
         if (g->nodes[i] != tide__store_self(store)) {
-            (void)tide__store_say(store, g->nodes[i], TIDE__OP_CUT_WALKING, g->id);
+            (void)tide__store_tell(store, g->nodes[i], TIDE__AS(CUT_WALKING, .id = g->id));
         }
     }
+    return tide__nothing_answer(in->message);
+}
+
+int tide__cut_open_call(struct tide_store *store, struct tide__incoming *in) {
+    struct tide__generation *g = generation_of(store, in->as.CUT_OPEN.id);
+    if (!g) {
+        return TIDE_ECANCELED;
+    }
+    gate(g, TIDE_NO_CLOCK);
+    return tide__nothing_answer(in->message);
+}
+
+/* generation_advance answers. */
+static int wait_for(struct tide_store *store, const struct tide__incoming *in, uint64_t id) {
+    struct tide__generation *g = generation_of(store, id);
+    if (!g) {
+        return TIDE_ECANCELED;
+    }
+    if (g->stage == ASKED) {
+        return tide_fail(TIDE_EPROTO, "a checkpoint's rounds are out of order");
+    }
+    g->from = in->message->from;
+    g->call = in->message->call;
+    g->waits = in->op;
     return 0;
 }
 
-int tide__generation_call(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
-    const struct tide_message *message = in->message;
-    const int op = in->op;
-    struct tide__generation *g = store->generation;
-    uint64_t id = tide_read_uint(r);
-    int code = 0;
-    if (r->error || id == 0) {
-        return tide_fail(TIDE_EPROTO, "a damaged request about a checkpoint");
-    }
-    if (op == TIDE__OP_CUT_ASK) {
-        return on_ask(store, message, id, tide_read_uint(r));
-    }
-    if (!g || g->id != id || g->gone) {
-        return tide_fail(TIDE_ECANCELED, "this node has given the checkpoint up");
-    }
-    switch (op) {
-    case TIDE__OP_CUT_TELL:
-        code = on_tell(store, g, r);
-        break;
-    case TIDE__OP_CUT_OPEN:
-        gate(g, TIDE_NO_CLOCK);
-        break;
-    case TIDE__OP_CUT_WALK:
-        code = on_walk(store, g);
-        break;
-    default: /* SETTLE, COLLECT: generation_advance answers */
-        if (g->stage == ASKED) {
-            return tide_fail(TIDE_EPROTO, "a checkpoint's rounds are out of order");
-        }
-        g->from = message->from;
-        g->call = message->call;
-        g->waits = op;
-        return 0;
-    }
-    return code ? code : answer_nothing(message);
+int tide__cut_settle_call(struct tide_store *store, struct tide__incoming *in) {
+    return wait_for(store, in, in->as.CUT_SETTLE.id);
+}
+
+int tide__cut_collect_call(struct tide_store *store, struct tide__incoming *in) {
+    return wait_for(store, in, in->as.CUT_COLLECT.id);
 }
 
 /* One more node that the walk does not wait for: it walks, or it has gone before it said so. */
@@ -412,24 +417,25 @@ static void generation_member(struct tide_store *store, const struct tide_member
     }
 }
 
-int tide__generation_cast(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
-    const uint16_t from = in->from;
-    const int op = in->op;
-    struct tide__generation *g = store->generation;
-    uint64_t id = tide_read_uint(r);
-    if (r->error || !g || g->id != id) {
-        return 0; /* of one that was given up */
-    }
-    if (op == TIDE__OP_CUT_ABORT) {
+int tide__cut_abort_message(struct tide_store *store, struct tide__incoming *in) {
+    if (store->generation && store->generation->id == in->as.CUT_ABORT.id) { /* else it was given up */
         give_up(store);
-    } else if (op == TIDE__OP_CUT_WROTE) {
-        if (from == tide__store_self(store) && g->stage == WALKING) {
-            g->stage = WRITTEN;
-            store->cut_last = g->walk->code ? 0 : g->id;
-        }
-    } else {
-        wait_no_more(g, from, false);
+    }
+    return 0;
+}
+
+int tide__cut_wrote_message(struct tide_store *store, struct tide__incoming *in) {
+    struct tide__generation *g = store->generation;
+    if (g && g->id == in->as.CUT_WROTE.id && in->from == tide__store_self(store) && g->stage == WALKING) {
+        g->stage = WRITTEN;
+        store->cut_last = g->walk->code ? 0 : g->id;
+    }
+    return 0;
+}
+
+int tide__cut_walking_message(struct tide_store *store, struct tide__incoming *in) {
+    if (store->generation && store->generation->id == in->as.CUT_WALKING.id) {
+        wait_no_more(store->generation, in->from, false);
     }
     return 0;
 }

@@ -19,7 +19,7 @@
 enum { TIDE__GENERATION_DIR_MAX = 3500 };
 
 extern const struct tide__technique tide__checkpoints;
-tide__handler tide__generation_call; /* CUT_ASK to CUT_COLLECT */
-tide__handler tide__generation_cast; /* CUT_WALKING, CUT_ABORT, CUT_WROTE */
+tide__handler tide__cut_ask_call, tide__cut_tell_call, tide__cut_open_call, tide__cut_settle_call, tide__cut_walk_call,
+    tide__cut_collect_call, tide__cut_abort_message, tide__cut_walking_message, tide__cut_wrote_message;
 
 #endif

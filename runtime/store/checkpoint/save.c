@@ -10,6 +10,7 @@
  * appears under its name only when it is whole and synced. File calls block: they run on the thread
  * of the caller, never on the I/O thread.
  */
+#include "store/core/send.h"
 #include "store/replica/replica.h"
 #include "store/rows/forget.h"
 #include "store/checkpoint/save.h"
@@ -103,27 +104,12 @@ static int keys_here(struct tide_table *table, struct keys *keys) {
     return 0;
 }
 
-/* Calls a node's store: [op, table, a, b]. *gives* the answer. */
-static int call_node(struct tide_table *table, uint16_t node, int op, uint64_t a, uint64_t b, struct tide_reply **out) {
-    struct tide_writer w;
-    uint8_t buffer[64];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 4);
-    tide_write_uint(&w, (uint64_t)op);
-    tide_write_uint(&w, table->id);
-    tide_write_uint(&w, a);
-    tide_write_uint(&w, b);
-    int code =
-        tide_call(tide_address_make(node, TIDE_ID_STORE), w.data, w.size, tide_limit(store_operation_timeout), out);
-    tide_writer_release(&w);
-    return code;
-}
-
 static int keys_of_node(struct tide_table *table, uint16_t node, struct keys *keys) {
     uint64_t slot = 0, from = 0;
     while (slot < TIDE_SLOT_COUNT) {
         struct tide_reply *reply;
-        int code = call_node(table, node, TIDE__OP_KEYS, slot, from, &reply);
+        int code = tide__store_call(node, TIDE__AS(KEYS, .table = table->id, .slot = slot, .from = from),
+                                    tide_limit(store_operation_timeout), &reply);
         if (code) {
             return code;
         }
@@ -183,21 +169,14 @@ static int visit_keys(struct tide_table *table, uint16_t node, void *arg) {
 }
 
 static int visit_flush(struct tide_table *table, uint16_t node, void *arg) {
-    uint8_t body[16];
-    struct tide_writer w;
     struct tide_reply *reply = NULL;
     (void)arg;
     if (node >= TIDE__NODES) { /* clients have no copies */
         return 0;
     }
-    tide_writer_init(&w, body, sizeof body);
-    tide_write_array(&w, 2);
-    tide_write_uint(&w, TIDE__OP_SHARE_FLUSH);
-    tide_write_uint(&w, table->id);
-    int code =
-        tide_call(tide_address_make(node, TIDE_ID_STORE), w.data, w.size, tide_limit(store_operation_timeout), &reply);
+    const int code =
+        tide__store_call(node, TIDE__AS(SHARE_FLUSH, .table = table->id), tide_limit(store_operation_timeout), &reply);
     tide_reply_free(reply);
-    tide_writer_release(&w);
     /* What the dead had not sent is lost; who left had sent all. */
     struct tide_member member;
     const bool gone = code && tide_net_member(table->store->net, node, &member) &&
@@ -461,7 +440,7 @@ int tide__save_check(const struct tide_table *table, const char *path, const str
 static int visit_clear(struct tide_table *table, uint16_t node, void *arg) {
     (void)arg;
     struct tide_reply *reply;
-    int code = call_node(table, node, TIDE__OP_CLEAR, 0, 0, &reply);
+    int code = tide__store_call(node, TIDE__AS(CLEAR, .table = table->id), tide_limit(store_operation_timeout), &reply);
     if (!code) {
         tide_reply_free(reply);
     }

@@ -130,16 +130,9 @@ static void contribution_send(struct tide__clocked *c, uint16_t to, uint16_t ori
                               const uint64_t *keys, const float *rows, size_t count) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 9);
-    tide_write_uint(&w, TIDE__OP_DELTA);
-    tide_write_uint(&w, c->table->id);
-    tide_write_uint(&w, origin);
-    tide_write_uint(&w, 0);
-    tide_write_uint(&w, stamp);
-    tide_write_uint(&w, (uint64_t)worker + 1);
-    tide_write_typed(&w, TIDE_U64, keys, count);
-    tide_write_typed(&w, TIDE_U32, NULL, 0);
-    tide_write_typed(&w, TIDE_F32, rows, count * c->table->width);
+    tide__message_write(&w,
+                        TIDE__AS(DELTA, .table = c->table->id, .origin = origin, .stamp = stamp, .worker = worker + 1,
+                                 .keys = TIDE__LIST(keys, count), .rows = TIDE__LIST(rows, count * c->table->width)));
     atomic_fetch_add_explicit(&c->deltas_out, count, memory_order_relaxed);
     atomic_fetch_add_explicit(&c->delta_bytes, w.size, memory_order_relaxed);
     (void)tide__sync_send(c->sync, to, &w);

@@ -12,6 +12,7 @@
  * Which slots n sends straight to a home is declared to it: by ROUTE for all of them when the table
  * is made, so that a home knows of nobody less than of those it must wait for.
  */
+#include "store/operation/inbox.h"
 #include "store/clocked/clock_move.h"
 
 #include "store/rows/cut.h"
@@ -19,21 +20,17 @@
 
 /* ---- FENCE ---- */
 
-static void fence_send(struct tide__clocked *c, int op, uint16_t to, const uint32_t *path, size_t hops, uint16_t home,
-                       const uint32_t *slots, const uint64_t *numbers, size_t count) {
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 6);
-    tide_write_uint(&w, (uint64_t)op);
-    tide_write_uint(&w, c->table->id);
-    tide_write_typed(&w, TIDE_U32, path, hops);
-    tide_write_uint(&w, home);
-    tide_write_typed(&w, TIDE_U32, slots, count);
-    tide_write_typed(&w, TIDE_U64, numbers, numbers ? count : 0);
+static void fence_send(struct tide__clocked *c, enum tide__op op, uint16_t to, const uint32_t *path, size_t hops,
+                       uint16_t home, const uint32_t *slots, const uint64_t *numbers, size_t count) {
+    const union tide__message m = {.FENCE = {.table = c->table->id,
+                                             .path = TIDE__LIST(path, hops),
+                                             .home = home,
+                                             .slots = TIDE__LIST(slots, count),
+                                             .numbers = TIDE__LIST(numbers, numbers ? count : 0)}};
     if (op == TIDE__OP_FENCE && hops == 1) { /* our own: behind what our workers sent */
-        (void)tide__sync_send_in_line(c->sync, to, &w, NULL);
+        (void)tide__sync_tell_in_line(c->sync, to, op, &m);
     } else {
-        (void)tide__sync_send(c->sync, to, &w);
+        (void)tide__sync_tell(c->sync, to, op, &m); /* FENCED has the same fields */
     }
 }
 
@@ -76,26 +73,27 @@ void tide__clocked_routes_changed(struct tide_table *table, uint32_t from, uint3
     }
 }
 
-static bool read_fence(struct tide_reader *r, uint32_t *path, size_t *hops, uint64_t *home, const uint8_t **slots,
-                       const uint8_t **numbers, size_t *count) {
-    size_t numbers_count = 0;
-    const uint8_t *steps = tide_read_typed(r, TIDE_U32, hops);
-    *home = tide_read_uint(r);
-    *slots = tide__read_slots(r, count);
-    *numbers = tide_read_typed(r, TIDE_U64, &numbers_count);
-    /* a question has no home and no numbers, an answer both */
-    if (r->error || *hops >= HOPS_MAX || *home > UINT16_MAX || numbers_count != (*home ? *count : 0)) {
-        r->error = TIDE_EPROTO;
-        return false;
+struct fence {
+    uint32_t path[HOPS_MAX];
+    size_t hops, count;
+    const uint8_t *slots, *numbers;
+    uint16_t home;
+};
+
+/* A question has no home and no numbers, an answer both. */
+static bool read_fence(const union tide__message *as, struct fence *f) {
+    const __typeof__(as->FENCE) *m = &as->FENCE;
+    f->hops = m->path.count;
+    f->home = m->home;
+    f->slots = m->slots.at;
+    f->count = m->slots.count;
+    f->numbers = m->numbers.at;
+    bool good = f->hops < HOPS_MAX && tide__are_slots(&m->slots) && m->numbers.count == (m->home ? f->count : 0);
+    for (size_t i = 0; good && i < f->hops; i++) {
+        f->path[i] = tide__number_at(m->path.at, i);
+        good = f->path[i] != 0 && f->path[i] <= UINT16_MAX;
     }
-    for (size_t i = 0; i < *hops; i++) {
-        path[i] = tide__number_at(steps, i);
-        if (path[i] == 0 || path[i] > UINT16_MAX) {
-            r->error = TIDE_EPROTO;
-            return false;
-        }
-    }
-    return true;
+    return good;
 }
 
 static void departed_end(struct tide__clocked *c, uint32_t slot) {
@@ -110,45 +108,37 @@ static void departed_end(struct tide__clocked *c, uint32_t slot) {
     }
 }
 
-static void on_fence(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
-    uint32_t path[HOPS_MAX];
-    uint64_t home;
-    size_t hops = 0, count = 0;
-    const uint8_t *slots, *numbers;
-    if (!read_fence(r, path, &hops, &home, &slots, &numbers, &count) || hops == 0) {
-        return;
+int tide__fence_message(struct tide_store *store, struct tide__incoming *in) {
+    struct tide__clocked *c = tide__clocked_of(store, in, in->as.FENCE.table);
+    struct fence f;
+    if (!c || !read_fence(&in->as, &f) || f.hops == 0) {
+        return TIDE_EPROTO;
     }
-    const uint16_t origin = (uint16_t)path[0];
-    for (size_t i = 0; i < count; i++) {
-        const uint32_t slot = tide__number_at(slots, i);
+    tide__user_add(c, 0);
+    const uint16_t origin = (uint16_t)f.path[0];
+    for (size_t i = 0; i < f.count; i++) {
+        const uint32_t slot = tide__number_at(f.slots, i);
         if (tide__slot_here(c, slot)) {
             uint64_t number = tide__slot_applied(c, slot, origin);
-            fence_send(c, TIDE__OP_FENCED, (uint16_t)path[hops - 1], path, hops - 1, tide__store_self(c->table->store),
+            fence_send(c, TIDE__OP_FENCED, (uint16_t)f.path[f.hops - 1], f.path, f.hops - 1, tide__store_self(store),
                        &slot, &number, 1);
             continue;
         }
         const uint16_t to = tide__home_of(c, slot);
-        path[hops] = tide__store_self(c->table->store);
         if (to == 0) { /* its rows are coming; the answer waits for them */
-            struct tide_writer w;
-            tide_writer_init(&w, NULL, 0);
-            tide_write_array(&w, 6);
-            tide_write_uint(&w, TIDE__OP_FENCE);
-            tide_write_uint(&w, c->table->id);
-            tide_write_typed(&w, TIDE_U32, path, hops);
-            tide_write_uint(&w, 0);
-            tide_write_typed(&w, TIDE_U32, &slot, 1);
-            tide_write_typed(&w, TIDE_U64, NULL, 0);
-            (void)(w.error ? w.error : tide__hold(c, from, w.data, w.size));
-            tide_writer_release(&w);
+            tide__hold(c, in->from,
+                       TIDE__AS(FENCE, .table = c->table->id, .path = TIDE__LIST(f.path, f.hops),
+                                .slots = TIDE__LIST(&slot, 1)));
             continue;
         }
-        fence_send(c, TIDE__OP_FENCE, to, path, hops + 1, 0, &slot, NULL, 1);
-        if (from == origin) { /* nothing more of it comes this way */
+        f.path[f.hops] = tide__store_self(store);
+        fence_send(c, TIDE__OP_FENCE, to, f.path, f.hops + 1, 0, &slot, NULL, 1);
+        if (in->from == origin) { /* nothing more of it comes this way */
             tide__declare(c, origin, slot, false);
             departed_end(c, slot);
         }
     }
+    return 0;
 }
 
 /* The generation that is being written, if there is one, fails: a slot changes its home, and
@@ -196,32 +186,31 @@ static void fold(void *arg, struct tide__copy_record *r, atomic_uint_fast64_t *w
     tide__copy_free(c, word, old);
 }
 
-static void on_fenced(struct tide__clocked *c, struct tide_reader *r) {
+int tide__fenced_message(struct tide_store *store, struct tide__incoming *in) {
+    struct tide__clocked *c = tide__clocked_of(store, in, in->as.FENCED.table);
+    struct fence f;
+    if (!c || !read_fence(&in->as, &f) || f.home == 0) {
+        return TIDE_EPROTO;
+    }
+    tide__user_add(c, 0);
     struct tide__sync *sync = c->sync;
-    const uint16_t self = tide__store_self(c->table->store);
-    uint32_t path[HOPS_MAX], mine[TIDE_SLOT_COUNT];
-    uint64_t home;
-    size_t hops = 0, count = 0;
-    const uint8_t *slots, *numbers;
-    if (!read_fence(r, path, &hops, &home, &slots, &numbers, &count) || home == 0) {
-        return;
-    }
+    const uint16_t self = tide__store_self(store), home = f.home;
+    const size_t count = f.count;
+    uint32_t mine[TIDE_SLOT_COUNT];
     for (size_t i = 0; i < count; i++) {
-        mine[i] = tide__number_at(slots, i);
+        mine[i] = tide__number_at(f.slots, i);
     }
-    if (hops) {
+    if (f.hops) {
         uint64_t passed_on[TIDE_SLOT_COUNT];
-        memcpy(passed_on, numbers, count * sizeof passed_on[0]);
-        fence_send(c, TIDE__OP_FENCED, (uint16_t)path[hops - 1], path, hops - 1, (uint16_t)home, mine, passed_on,
-                   count);
-        return;
+        memcpy(passed_on, f.numbers, count * sizeof passed_on[0]);
+        fence_send(c, TIDE__OP_FENCED, (uint16_t)f.path[f.hops - 1], f.path, f.hops - 1, home, mine, passed_on, count);
+        return 0;
     }
     tide__flush_lock(sync);
     for (size_t i = 0; i < count; i++) {
-        struct fenced fenced = {.c = c};
-        memcpy(&fenced.number, numbers + i * 8, sizeof fenced.number);
+        struct fenced fenced = {.c = c, .number = tide__long_at(f.numbers, i)};
         /* release: a worker that sees the new way sees `shifting` too, while copies are folded */
-        atomic_store_explicit(&c->via[mine[i]], (unsigned short)home, memory_order_release);
+        atomic_store_explicit(&c->via[mine[i]], home, memory_order_release);
         tide__copy_index_slot(c, mine[i], home == self ? fold : resend, &fenced);
         if (home == self) {
             tide__floor_raise(&c->floor[mine[i]], c->announced[mine[i]]);
@@ -230,14 +219,15 @@ static void on_fenced(struct tide__clocked *c, struct tide_reader *r) {
         atomic_store_explicit(&c->shifting[mine[i]], 0, memory_order_release);
     }
     tide__flush_table(c);
-    tide__route_send(c, (uint16_t)home, false, mine, count);
-    tide__vap_retrace(c, (uint16_t)home, mine, count);
+    tide__route_send(c, home, false, mine, count);
+    tide__vap_retrace(c, home, mine, count);
     tide__flush_unlock(sync);
     tide__table_floor_update(c);
     tide__sync_wake(sync);
     for (size_t i = 0; i < count; i++) { /* they may have moved on */
         tide__clocked_routes_changed(c->table, mine[i], mine[i] + 1);
     }
+    return 0;
 }
 
 /* ---- the old home ---- */
@@ -316,27 +306,16 @@ int tide__clocked_departed(struct tide_table *table, uint32_t slot, uint16_t to)
         numbers[count++] = tide__slot_applied(c, slot, p->id);
     }
     int code = gather_watches(c, slot, &o);
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 13);
-    tide_write_uint(&w, TIDE__OP_SLOT_CLOCKS);
-    tide_write_uint(&w, table->id);
-    tide_write_uint(&w, slot);
-    tide_write_uint(&w, c->version);
-    tide_write_uint(&w, c->announced[slot]);
-    tide_write_typed(&w, TIDE_U32, nodes, count);
-    tide_write_typed(&w, TIDE_U32, ticks, count);
-    tide_write_typed(&w, TIDE_U64, numbers, count);
-    tide_write_typed(&w, TIDE_U64, o.keys, o.key_count);
-    tide_write_typed(&w, TIDE_U32, o.counts, o.key_count);
-    tide_write_typed(&w, TIDE_U32, o.nodes, o.node_count);
-    tide_write_typed(&w, TIDE_U64, o.versions, o.node_count);
-    tide_write_typed(&w, TIDE_U64, o.changed, o.changed_count);
-    if (code) {
-        tide_writer_release(&w);
-    } else {
-        code = tide__sync_send(sync, to, &w);
-    }
+    code = code ? code
+                : tide__sync_tell(sync, to,
+                                  TIDE__AS(SLOT_CLOCKS, .table = table->id, .slot = slot, .version = c->version,
+                                           .clock = c->announced[slot], .nodes = TIDE__LIST(nodes, count),
+                                           .ticks = TIDE__LIST(ticks, count), .numbers = TIDE__LIST(numbers, count),
+                                           .keys = TIDE__LIST(o.keys, o.key_count),
+                                           .counts = TIDE__LIST(o.counts, o.key_count),
+                                           .watchers = TIDE__LIST(o.nodes, o.node_count),
+                                           .versions = TIDE__LIST(o.versions, o.node_count),
+                                           .changed = TIDE__LIST(o.changed, o.changed_count)));
     tide_free(o.keys);
     tide_free(o.counts);
     tide_free(o.nodes);
@@ -379,21 +358,11 @@ void tide__clocked_tell_moves(struct tide_store *store) {
             tide__ask_again(c);
         }
         for (struct tide__party *p = found ? atomic_load(&c->sync->peers) : NULL; p; p = p->next) {
-            struct tide_writer w;
-            tide_writer_init(&w, NULL, 0);
-            tide_write_array(&w, 8);
-            tide_write_uint(&w, TIDE__OP_MAP);
-            tide_write_uint(&w, id);
-            tide_write_uint(&w, 0);
-            tide_write_uint(&w, 0);
-            tide_write_uint(&w, 0);
-            tide_write_typed(&w, TIDE_U32, slots, found);
-            tide_write_typed(&w, TIDE_U32, homes, found);
-            tide_write_typed(&w, TIDE_U32, versions, found);
-            if (p->gone || p->id == self) {
-                tide_writer_release(&w);
-            } else {
-                (void)tide__sync_send(c->sync, p->id, &w);
+            if (!p->gone && p->id != self) {
+                (void)tide__sync_tell(c->sync, p->id,
+                                      TIDE__AS(MAP, .table = id, .slots = TIDE__LIST(slots, found),
+                                               .homes = TIDE__LIST(homes, found),
+                                               .versions = TIDE__LIST(versions, found)));
             }
         }
     }
@@ -401,82 +370,68 @@ void tide__clocked_tell_moves(struct tide_store *store) {
 
 /* ---- the new home ---- */
 
-static void take_over_changed(struct tide__clocked *c, const uint8_t *keys, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        uint64_t key;
-        memcpy(&key, keys + i * 8, 8);
-        tide__mark_changed(c, key);
-    }
-}
-
-static void take_over_watches(struct tide__clocked *c, const uint8_t *keys, const uint8_t *counts, size_t key_count,
-                              const uint8_t *nodes, const uint8_t *versions, size_t node_count) {
+static void take_over_watches(struct tide__clocked *c, const struct tide__array *keys, const void *counts,
+                              const void *nodes, const struct tide__array *versions) {
     size_t at = 0;
-    for (size_t i = 0; i < key_count; i++) {
-        uint64_t key;
-        memcpy(&key, keys + i * 8, 8);
-        for (uint32_t n = 0; n < tide__number_at(counts, i) && at < node_count; n++, at++) {
-            uint64_t version;
-            memcpy(&version, versions + at * 8, 8);
-            (void)tide__watch_add(c, key, (uint16_t)tide__number_at(nodes, at), version);
+    for (size_t i = 0; i < keys->count; i++) {
+        const uint64_t key = tide__long_at(keys->at, i);
+        for (uint32_t n = 0; n < tide__number_at(counts, i) && at < versions->count; n++, at++) {
+            (void)tide__watch_add(c, key, (uint16_t)tide__number_at(nodes, at), tide__long_at(versions->at, at));
         }
     }
 }
 
-/* [slot, version, clock, nodes, ticks, numbers, keys, counts, watchers, versions, changed] */
-static void on_slot_clocks(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
-    size_t count = 0, ticks_count = 0, numbers_count = 0, keys_count = 0, counts_count = 0, watchers_count = 0,
-           versions_count = 0, changed_count = 0;
-    uint64_t slot = tide_read_uint(r), version = tide_read_uint(r), clock = tide_read_uint(r);
-    const uint8_t *nodes = tide_read_typed(r, TIDE_U32, &count);
-    const uint8_t *ticks = tide_read_typed(r, TIDE_U32, &ticks_count);
-    const uint8_t *numbers = tide_read_typed(r, TIDE_U64, &numbers_count);
-    const uint8_t *keys = tide_read_typed(r, TIDE_U64, &keys_count);
-    const uint8_t *counts = tide_read_typed(r, TIDE_U32, &counts_count);
-    const uint8_t *watchers = tide_read_typed(r, TIDE_U32, &watchers_count);
-    const uint8_t *versions = tide_read_typed(r, TIDE_U64, &versions_count);
-    const uint8_t *changed = tide_read_typed(r, TIDE_U64, &changed_count);
-    bool good = !r->error && slot < TIDE_SLOT_COUNT && clock < TIDE_NO_CLOCK && ticks_count == count &&
-                numbers_count == count && counts_count == keys_count && versions_count == watchers_count &&
-                (atomic_load(&c->table->slots[slot].route) & TIDE__AWAITED);
-    for (size_t i = 0; good && i < keys_count + changed_count; i++) {
-        uint64_t key;
-        memcpy(&key, i < keys_count ? keys + i * 8 : changed + (i - keys_count) * 8, 8);
-        good = (c->table->options.keys == TIDE_KEYS_HASHED || key < c->table->options.key_count) &&
-               tide__slot_of(c->table, key) == slot;
+static bool keys_of_slot(const struct tide_table *table, const struct tide__array *keys, uint32_t slot) {
+    bool good = true;
+    for (size_t i = 0; good && i < keys->count; i++) {
+        const uint64_t key = tide__long_at(keys->at, i);
+        good = (table->options.keys == TIDE_KEYS_HASHED || key < table->options.key_count) &&
+               tide__slot_of(table, key) == slot;
     }
-    if (!good) {
-        r->error = TIDE_EPROTO;
-        return;
+    return good;
+}
+
+int tide__slot_clocks_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.SLOT_CLOCKS) *m = &in->as.SLOT_CLOCKS;
+    struct tide__clocked *c = tide__clocked_of(store, in, m->table);
+    const uint32_t s = m->slot, clock = m->clock;
+    if (!c || s >= TIDE_SLOT_COUNT || clock == TIDE_NO_CLOCK || m->ticks.count != m->nodes.count ||
+        m->numbers.count != m->nodes.count || m->counts.count != m->keys.count ||
+        m->versions.count != m->watchers.count || !(atomic_load(&c->table->slots[s].route) & TIDE__AWAITED) ||
+        !keys_of_slot(c->table, &m->keys, s) || !keys_of_slot(c->table, &m->changed, s)) {
+        return TIDE_EPROTO;
     }
-    const uint32_t s = (uint32_t)slot;
+    tide__user_add(c, 0);
     bool old_home_listed = false;
-    c->version = c->version > version ? c->version : version;
-    c->announced[s] = (uint32_t)clock;
-    c->announced_most = clock > c->announced_most ? (uint32_t)clock : c->announced_most;
+    c->version = c->version > m->version ? c->version : m->version;
+    c->announced[s] = clock;
+    c->announced_most = clock > c->announced_most ? clock : c->announced_most;
     c->pushed[s] = false; /* not that this node knew */
-    for (size_t i = 0; i < count; i++) {
-        const uint16_t node = (uint16_t)tide__number_at(nodes, i);
-        old_home_listed = old_home_listed || node == from;
+    for (size_t i = 0; i < m->nodes.count; i++) {
+        const uint16_t node = (uint16_t)tide__number_at(m->nodes.at, i);
+        old_home_listed = old_home_listed || node == in->from;
         if (!tide__declared(c, node, s)) {
             struct tide__tick_forward *forward = tide__tick_forward(c, s, node, true);
-            forward->tick = tide__tick_forward_clock(c, node, tide__number_at(ticks, i), (uint32_t)clock);
-            memcpy(&forward->number, numbers + i * 8, 8);
+            forward->tick = tide__tick_forward_clock(c, node, tide__number_at(m->ticks.at, i), clock);
+            forward->number = tide__long_at(m->numbers.at, i);
         }
     }
     if (!old_home_listed) {
-        tide__declare(c, from, s, true);
+        tide__declare(c, in->from, s, true);
     }
     struct tide__sync *sync = c->sync;
     for (struct tide__party *p = atomic_load(&sync->peers); p; p = p->next) {
         if (!p->gone && !tide__declared(c, p->id, s) && !tide__tick_forward(c, s, p->id, false)) {
-            tide__tick_forward(c, s, p->id, true)->tick = p->tick == TIDE_NO_CLOCK ? TIDE_NO_CLOCK : (uint32_t)clock;
+            tide__tick_forward(c, s, p->id, true)->tick = p->tick == TIDE_NO_CLOCK ? TIDE_NO_CLOCK : clock;
         }
     }
     c->departed_count -= c->departed[s] != 0;
     c->departed[s] = 0;
-    take_over_watches(c, keys, counts, keys_count, watchers, versions, watchers_count);
-    take_over_changed(c, changed, changed_count);
+    take_over_watches(c, &m->keys, m->counts.at, m->watchers.at, &m->versions);
+    for (size_t i = 0; i < m->changed.count; i++) {
+        tide__mark_changed(c, tide__long_at(m->changed.at, i));
+    }
+    return 0;
 }
 
 /* A slot's rows are here: what waited for them. */
@@ -493,41 +448,13 @@ void tide__clocked_arrived(struct tide_table *table, uint32_t slot) {
     while (held) {
         struct tide__held *next = held->next;
         const struct tide_message message = {.data = held->body, .size = (uint32_t)held->size};
-        struct tide__incoming in = {.message = &message, .from = held->from};
-        tide_reader_init(&in.body, held->body, held->size);
-        in.fields = tide_read_array(&in.body);
-        in.op = (uint16_t)tide_read_uint(&in.body);
         table->store->parked_bytes -= held->size;
-        (void)tide__clocked_message(table->store, &in); /* it was whole when it came */
+        tide__cast_handle(table->store, &message, held->from);
         tide_free(held);
         held = next;
     }
     tide__clocked_routes_changed(table, slot, slot + 1);
     tide__slot_advance(c, slot);
-}
-
-/* ---- events ---- */
-
-void tide__clock_move_message(struct tide__clocked *c, uint16_t from, int op, struct tide_reader *r) {
-    if (op != TIDE__OP_ROUTE) { /* which also tells of a table that is new */
-        tide__user_add(c, 0);
-    }
-    switch (op) {
-    case TIDE__OP_ROUTE:
-        tide__route_message(c, from, r);
-        break;
-    case TIDE__OP_FENCE:
-        on_fence(c, from, r);
-        break;
-    case TIDE__OP_FENCED:
-        on_fenced(c, r);
-        break;
-    case TIDE__OP_SLOT_CLOCKS:
-        on_slot_clocks(c, from, r);
-        break;
-    default:
-        r->error = TIDE_EPROTO;
-    }
 }
 
 bool tide__clocked_moves_go_on(struct tide_table *table) {

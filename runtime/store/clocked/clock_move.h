@@ -12,10 +12,5 @@ void tide__tick_forward_end(struct tide__clocked *c, uint32_t slot, uint16_t nod
 void tide__declare(struct tide__clocked *c, uint16_t node, uint32_t slot, bool straight);
 /* Flush lock held: behind every update that was sent. `answer`: the other is to declare too. */
 void tide__route_send(struct tide__clocked *c, uint16_t to, bool answer, const uint32_t *slots, size_t count);
-void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r);
-
-uint32_t tide__number_at(const uint8_t *numbers, size_t i); /* unaligned */
-/* Slot numbers, each in range, else the reader has an error. */
-const uint8_t *tide__read_slots(struct tide_reader *r, size_t *count);
 
 #endif

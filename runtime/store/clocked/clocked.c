@@ -209,6 +209,22 @@ int tide__sync_send_in_line(struct tide__sync *sync, uint16_t node, struct tide_
     return send(sync, node, true, w, rows);
 }
 
+static int tell(struct tide__sync *sync, uint16_t node, bool in_line, enum tide__op op, const union tide__message *m) {
+    struct tide_writer w;
+    uint8_t buffer[128];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide__message_write(&w, op, m);
+    return send(sync, node, in_line, &w, NULL);
+}
+
+int tide__sync_tell(struct tide__sync *sync, uint16_t node, enum tide__op op, const union tide__message *m) {
+    return tell(sync, node, false, op, m);
+}
+
+int tide__sync_tell_in_line(struct tide__sync *sync, uint16_t node, enum tide__op op, const union tide__message *m) {
+    return tell(sync, node, true, op, m);
+}
+
 /* ---- who waits ---- */
 
 void tide__sync_wait_begin(struct tide__sync *sync, struct tide__waiting *waiting) {
@@ -351,104 +367,48 @@ static bool may_become(uint8_t from, uint8_t to) {
     return from == to || ((from == TIDE_SSP || from == TIDE_ESSP) && (to == TIDE_SSP || to == TIDE_ESSP));
 }
 
-/* [change, model, staleness, age, bound]; op and table are read. Of changes that several nodes make
- * at once all take the same. */
-static void bound_message(struct tide__clocked *c, struct tide_reader *r) {
-    uint64_t change = tide_read_uint(r), model = tide_read_uint(r);
-    uint64_t staleness = tide_read_uint(r), age = tide_read_uint(r);
-    double bound = tide_read_double(r);
-    if (r->error || model > TIDE_VAP || !may_become(c->model, (uint8_t)model) || staleness > TIDE_STALENESS_MAX ||
-        age > TIDE__AGE_MS_MAX || (c->vap && !(isfinite(bound) && bound > 0))) {
-        r->error = TIDE_EPROTO;
-        return;
+struct tide__clocked *tide__clocked_of(struct tide_store *store, struct tide__incoming *in, uint32_t id) {
+    const struct tide_table *table = tide__incoming_table(store, in, id);
+    struct tide__clocked *c = table ? table->clocked : NULL;
+    in->useless = in->useless || (c && !tide__party(c->sync, in->from)); /* a client */
+    return in->useless ? NULL : c;
+}
+
+struct tide__sync *tide__clocks_of(struct tide_store *store, struct tide__incoming *in, uint32_t domain) {
+    struct tide__run *run = tide__run_find(store, domain);
+    struct tide__sync *sync = run ? tide__sync_of(run) : NULL;
+    /* of tables that this node is about to hear of, or that are gone; or a client's */
+    in->useless = !sync || !tide__party(sync, in->from);
+    return in->useless ? NULL : sync;
+}
+
+/* Of changes that several nodes make at once all take the same. */
+int tide__bound_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.BOUND) *m = &in->as.BOUND;
+    struct tide__clocked *c = tide__clocked_of(store, in, m->table);
+    if (!c || m->model > TIDE_VAP || !may_become(c->model, m->model) || m->staleness > TIDE_STALENESS_MAX ||
+        m->age > TIDE__AGE_MS_MAX || (c->vap && !(isfinite(m->bound) && m->bound > 0))) {
+        return TIDE_EPROTO;
     }
-    if (change <= atomic_load(&c->change)) {
-        return;
+    if (m->change <= atomic_load(&c->change)) {
+        return 0;
     }
-    atomic_store(&c->change, change);
+    atomic_store(&c->change, m->change);
     if (c->vap) {
-        tide__vap_set_bound(c, bound);
+        tide__vap_set_bound(c, m->bound);
     }
     struct tide__sync *sync = c->sync;
     tide_lock(&c->bound_lock);
     memmove(c->bounds, c->bounds + 1, (TIDE__BOUNDS - 1) * sizeof c->bounds[0]);
     uint64_t serial = atomic_fetch_add_explicit(&sync->serial, 1, memory_order_release) + 1;
-    c->bounds[TIDE__BOUNDS - 1] = (struct tide__bound){.serial = serial, .staleness = (uint32_t)staleness};
-    atomic_store_explicit(&c->staleness, (uint32_t)staleness, memory_order_relaxed);
+    c->bounds[TIDE__BOUNDS - 1] = (struct tide__bound){.serial = serial, .staleness = m->staleness};
+    atomic_store_explicit(&c->staleness, m->staleness, memory_order_relaxed);
     atomic_store_explicit(&c->serial, serial, memory_order_release); /* pairs with worker.c */
     tide_unlock(&c->bound_lock);
-    atomic_store_explicit(&c->age_ms, (uint32_t)age, memory_order_relaxed);
-    atomic_store(&c->model, (unsigned char)model);
+    atomic_store_explicit(&c->age_ms, m->age, memory_order_relaxed);
+    atomic_store(&c->model, m->model);
     tide__sync_wake(sync);
-}
-
-/* [domain, ..]; the op is read. */
-static void domain_message(struct tide_store *store, uint16_t from, int op, struct tide_reader *r) {
-    const uint64_t number = tide_read_uint(r);
-    struct tide__run *domain = r->error ? NULL : tide__run_find(store, number);
-    struct tide__sync *sync = domain ? tide__sync_of(domain) : NULL;
-    if (r->error || number > UINT32_MAX) {
-        r->error = TIDE_EPROTO;
-    } else if (op == TIDE__OP_ROUND) {
-        tide__round_message(store, number, sync, from, r);
-    } else if (!sync || !tide__party(sync, from)) {
-        return; /* of tables that this node is about to hear of, or that are gone; or a client's */
-    } else if (op == TIDE__OP_PART) {
-        tide__part_message(sync);
-    } else {
-        (op == TIDE__OP_TICK ? tide__tick_message : tide__round_answer)(sync, from, r);
-    }
-}
-
-/* Those that read a message mark it as damaged in `r`; inbox.c counts and logs it. */
-int tide__clocked_message(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
-    const struct tide_message *message = in->message;
-    const uint16_t from = in->from;
-    const int op = in->op;
-    if (op == TIDE__OP_ROUND || op == TIDE__OP_PART || op == TIDE__OP_TICK || op == TIDE__OP_ROUNDED) {
-        domain_message(store, from, op, r);
-        return r->error ? TIDE_EPROTO : 0;
-    }
-    struct tide_table *table = tide__incoming_table(store, in);
-    struct tide__clocked *c = table ? table->clocked : NULL;
-    if (c && !r->error && !tide__party(c->sync, from)) {
-        return 0; /* a client */
-    }
-    if (!c || r->error) {
-        return TIDE_EPROTO;
-    }
-    switch (op) {
-    case TIDE__OP_DELTA:
-        tide__delta_message(c, from, r, message);
-        break;
-    case TIDE__OP_ASK:
-        tide__ask_message(c, from, r, message);
-        break;
-    case TIDE__OP_VALUE:
-        tide__value_message(c, from, r);
-        break;
-    case TIDE__OP_FRESH:
-        tide__fresh_message(c, from, r);
-        break;
-    case TIDE__OP_UNSUB:
-        tide__unsub_message(c, from, r);
-        break;
-    case TIDE__OP_BOUND:
-        bound_message(c, r);
-        break;
-    case TIDE__OP_TICK_FORWARD:
-        tide__tick_forwarded(c, r);
-        break;
-    case TIDE__OP_TRACE:
-    case TIDE__OP_SEEN:
-    case TIDE__OP_VISIBLE:
-        tide__vap_message(c, from, op, r);
-        break;
-    default:
-        tide__clock_move_message(c, from, op, r);
-    }
-    return r->error ? TIDE_EPROTO : 0;
+    return 0;
 }
 
 /* ---- bounds ---- */
@@ -465,17 +425,9 @@ void tide_table_consistency(const struct tide_table *table, struct tide_consiste
 }
 
 static int bound_send(struct tide__clocked *c, uint16_t to, uint64_t change, const struct tide_consistency *bound) {
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 7);
-    tide_write_uint(&w, TIDE__OP_BOUND);
-    tide_write_uint(&w, c->table->id);
-    tide_write_uint(&w, change);
-    tide_write_uint(&w, bound->model);
-    tide_write_uint(&w, bound->staleness);
-    tide_write_uint(&w, bound->age_ms);
-    tide_write_double(&w, bound->bound);
-    return tide__sync_send(c->sync, to, &w);
+    return tide__sync_tell(c->sync, to,
+                           TIDE__AS(BOUND, .table = c->table->id, .change = change, .model = bound->model,
+                                    .staleness = bound->staleness, .age = bound->age_ms, .bound = bound->bound));
 }
 
 void tide__bound_tell(struct tide__clocked *c, uint16_t to) {

@@ -56,7 +56,10 @@ static inline uint64_t tide__word_weigh(uint64_t word, float more) {
 }
 
 extern const struct tide__technique tide__clocked;
-tide__handler tide__clocked_message; /* DELTA to VISIBLE */
+tide__handler tide__delta_message, tide__ask_message, tide__value_message, tide__fresh_message, tide__unsub_message,
+    tide__tick_message, tide__tick_forwarded, tide__route_message, tide__fence_message, tide__fenced_message,
+    tide__slot_clocks_message, tide__round_message, tide__round_answer, tide__part_message, tide__bound_message,
+    tide__trace_message, tide__seen_message, tide__visible_message;
 
 /* ---- the other nodes, as far as clocks are concerned ---- */
 struct tide__party {
@@ -300,9 +303,15 @@ bool tide__party_lost(struct tide__sync *sync, uint16_t id);           /* any th
 /* To a store actor, this node's too; any thread, never waits. Releases the writer. Fails for want of
  * memory only where a worker's call asked for it, which is to say so. */
 int tide__sync_send(struct tide__sync *sync, uint16_t node, struct tide_writer *w);
+/* A whole message (TIDE__AS). */
+int tide__sync_tell(struct tide__sync *sync, uint16_t node, enum tide__op op, const union tide__message *m);
 /* The same for what workers of this node send, or what has to come behind it: in order whichever
  * thread sends. `rows` (shared, or NULL) follow what was written. */
 int tide__sync_send_in_line(struct tide__sync *sync, uint16_t node, struct tide_writer *w, struct tide_blob *rows);
+int tide__sync_tell_in_line(struct tide__sync *sync, uint16_t node, enum tide__op op, const union tide__message *m);
+/* Of a message: the table's clocks, or those of a domain. NULL: damaged, or (in->useless) of a client or dropped. */
+struct tide__clocked *tide__clocked_of(struct tide_store *store, struct tide__incoming *in, uint32_t table);
+struct tide__sync *tide__clocks_of(struct tide_store *store, struct tide__incoming *in, uint32_t domain);
 static inline void tide__floor_raise(atomic_uint *floor, uint32_t clock) {
     if (atomic_load_explicit(floor, memory_order_relaxed) < clock) {
         /* release: the rows it speaks of are in the copies; pairs with the acquire of pulls */
@@ -393,7 +402,6 @@ void tide__flush_apart(struct tide__clocked *c, uint64_t record);
 void tide__tick_send(struct tide__sync *sync, uint32_t clock); /* lock held */
 void tide__tick_tell(struct tide__sync *sync, uint16_t node);  /* a new peer: what was ticked */
 void tide__clock_changed(void *sync, uint32_t clock);
-void tide__part_message(struct tide__sync *sync);
 /* A worker that only pushes is no further ahead of the slowest than one that reads, as the least
  * bound of the tables says that it used: others, of earlier runs perhaps, are none of its business.
  * May suspend. */
@@ -403,10 +411,6 @@ int tide__clock_may_end(struct tide__sync *sync, const struct tide__worker *work
 /* A row of which nodes hold copies was changed here, by `values` (floats, at any alignment). Word
  * locked; gives its new value. */
 uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word, const void *values, size_t count);
-void tide__delta_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r,
-                         const struct tide_message *message);
-void tide__unsub_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r);
-void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r);
 /* Rows to a node; `answer`: it asked for them, and (eager) is told of changes from now on. */
 void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, uint64_t applied, const uint64_t *keys,
                        size_t count, bool answer);
@@ -430,7 +434,8 @@ void tide__watches_clear(struct tide__watches *watches);
 /* `stamp`: of the pushes in it, or 0: they are of before the cut that is told (cut.h). */
 int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, uint32_t stamp, uint16_t changer);
 void tide__home_read(struct tide__clocked *c, uint64_t key, float *row);
-int tide__hold(struct tide__clocked *c, uint16_t from, const void *body, size_t size);
+/* A message whose rows are coming is handled when they are here. */
+void tide__hold(struct tide__clocked *c, uint16_t from, enum tide__op op, const union tide__message *m);
 
 /* ---- tick.c ---- */
 uint32_t tide__slot_clock(struct tide__clocked *c, uint32_t slot);
@@ -438,10 +443,6 @@ uint64_t tide__slot_applied(struct tide__clocked *c, uint32_t slot, uint16_t nod
 bool tide__slot_here(const struct tide__clocked *c, uint32_t slot);
 /* Where a slot's rows are, as this node knows; 0: they are on their way here. */
 uint16_t tide__home_of(const struct tide__clocked *c, uint32_t slot);
-void tide__tick_message(struct tide__sync *sync, uint16_t from, struct tide_reader *r);
-void tide__ask_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r,
-                       const struct tide_message *message);
-void tide__fresh_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r);
 /* Slots (as they were read) that a node sends straight to this home from now on: it hears again what
  * was announced of them, for from a home that it did not send to yet it took nothing. */
 void tide__fresh_tell(struct tide__clocked *c, uint16_t node, const uint8_t *slots, size_t count);
@@ -462,7 +463,6 @@ bool tide__declared(struct tide__clocked *c, uint16_t node, uint32_t slot);
 bool tide__undeclared(struct tide__clocked *c); /* a node has said nothing yet */
 void tide__declare_to(struct tide__clocked *c, uint16_t to, bool answer);
 void tide__clocked_ready(struct tide_table *table); /* every node has the table now */
-void tide__clock_move_message(struct tide__clocked *c, uint16_t from, int op, struct tide_reader *r);
 void tide__clocked_routes_changed(struct tide_table *table, uint32_t from, uint32_t end);
 void tide__clocked_departs(struct tide_table *table, uint32_t slot, uint16_t to);
 int tide__clocked_departed(struct tide_table *table, uint32_t slot, uint16_t to);
@@ -471,15 +471,11 @@ void tide__clocked_tell_moves(struct tide_store *store);
 bool tide__clocked_moves_go_on(struct tide_table *table);
 void tide__clock_move_member_gone(struct tide__clocked *c, uint16_t node);
 void tide__tick_pass_on(struct tide__clocked *c, uint16_t node, uint32_t clock);
-void tide__tick_forwarded(struct tide__clocked *c, struct tide_reader *r);
 
 /* ---- round.c ---- */
 enum tide__round { TIDE__ROUND_JOIN = 1, TIDE__ROUND_SETTLE };
 int tide__round(struct tide__sync *sync, enum tide__round kind, uint32_t *clock);
 int tide__settle(struct tide__sync *sync);
-void tide__round_message(struct tide_store *store, uint64_t domain, struct tide__sync *sync, uint16_t from,
-                         struct tide_reader *r);
-void tide__round_answer(struct tide__sync *sync, uint16_t from, struct tide_reader *r);
 void tide__round_member_gone(struct tide__sync *sync, uint16_t node);
 
 /* ---- early_send.c ---- */

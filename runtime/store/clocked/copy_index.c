@@ -90,16 +90,11 @@ static void unsub_send(struct tide__clocked *c, struct unsub *u) {
     if (u->count == 0) {
         return;
     }
-    struct tide_writer w;
     /* the copies are given up: else their home would send to them for ever */
     enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 4);
-    tide_write_uint(&w, TIDE__OP_UNSUB);
-    tide_write_uint(&w, c->table->id);
-    tide_write_typed(&w, TIDE_U64, u->keys, u->count);
-    tide_write_typed(&w, TIDE_U64, u->versions, u->count);
-    (void)tide__sync_send(c->sync, u->node, &w);
+    (void)tide__sync_tell(c->sync, u->node,
+                          TIDE__AS(UNSUB, .table = c->table->id, .keys = TIDE__LIST(u->keys, u->count),
+                                   .versions = TIDE__LIST(u->versions, u->count)));
     (void)tide__memory_swap(use);
     u->count = 0;
 }

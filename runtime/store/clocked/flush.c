@@ -56,16 +56,10 @@ static void batch_send(struct tide__clocked *c, struct tide__batch *b) {
     struct tide_writer w;
     uint8_t head[64];
     tide_writer_init(&w, head, sizeof head);
-    tide_write_array(&w, 9);
-    tide_write_uint(&w, TIDE__OP_DELTA);
-    tide_write_uint(&w, c->table->id);
-    tide_write_uint(&w, tide__store_self(c->table->store));
-    tide_write_uint(&w, b->number);
-    tide_write_uint(&w, b->stamp);
-    tide_write_uint(&w, 0);
-    tide_write_typed(&w, TIDE_U64, b->keys, b->count);
-    tide_write_typed(&w, TIDE_U32, b->blocks, b->whole ? 0 : b->count);
-    tide_write_typed_head(&w, TIDE_F32, floats);
+    tide__message_write(&w, TIDE__AS(DELTA, .table = c->table->id, .origin = tide__store_self(c->table->store),
+                                     .number = b->number, .stamp = b->stamp, .keys = TIDE__LIST(b->keys, b->count),
+                                     .blocks = TIDE__LIST(b->blocks, b->whole ? 0 : b->count),
+                                     .rows = TIDE__LIST_HEAD_OF(floats)));
     b->rows->size = floats * sizeof(float);
     atomic_fetch_add_explicit(&c->deltas_out, b->count, memory_order_relaxed);
     atomic_fetch_add_explicit(&c->delta_bytes, w.size + b->rows->size, memory_order_relaxed);
@@ -259,15 +253,8 @@ void tide__leaving_free(struct tide__leaving *l) {
 /* ---- ticks ---- */
 
 static void tick_to(struct tide__sync *sync, uint16_t node) {
-    struct tide_writer w;
-    uint8_t buffer[64];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 4);
-    tide_write_uint(&w, TIDE__OP_TICK);
-    tide_write_uint(&w, sync->run->number);
-    tide_write_uint(&w, sync->ticked);
-    tide_write_uint(&w, sync->highest);
-    (void)tide__sync_send_in_line(sync, node, &w, NULL);
+    (void)tide__sync_tell_in_line(
+        sync, node, TIDE__AS(TICK, .domain = sync->run->number, .clock = sync->ticked, .highest = sync->highest));
 }
 
 void tide__tick_send(struct tide__sync *sync, uint32_t clock) {
@@ -330,26 +317,22 @@ void tide__flush_apart(struct tide__clocked *c, uint64_t record) {
 
 /* To the I/O thread: a part. Whoever has the lock by then packs the rest. */
 static void part_ask(struct tide__sync *sync) {
-    struct tide_writer w;
-    uint8_t buffer[16];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 2);
-    tide_write_uint(&w, TIDE__OP_PART);
-    tide_write_uint(&w, sync->run->number);
-    if (tide__sync_send(sync, tide__store_self(sync->store), &w)) {
+    if (tide__sync_tell(sync, tide__store_self(sync->store), TIDE__AS(PART, .domain = sync->run->number))) {
         tide__flush_lock(sync);
         tide__flush_unlock(sync);
     }
 }
 
-void tide__part_message(struct tide__sync *sync) {
-    if (tide__flush_try(sync)) {
+int tide__part_message(struct tide_store *store, struct tide__incoming *in) {
+    struct tide__sync *sync = tide__clocks_of(store, in, in->as.PART.domain);
+    if (sync && tide__flush_try(sync)) {
         const bool more = sync->leaving && !part_leaves(sync);
         tide__flush_unlock(sync);
         if (more) {
             part_ask(sync);
         }
     }
+    return 0;
 }
 
 /* ---- clocks ---- */

@@ -117,27 +117,23 @@ static void watch_remove(struct tide__watch *watch, uint16_t i) {
     watch->count--;
 }
 
-/* [keys, versions]; op and table are read. */
-void tide__unsub_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
-    size_t count = 0, versions_count = 0;
-    const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
-    const uint8_t *versions = tide_read_typed(r, TIDE_U64, &versions_count);
-    if (r->error || count != versions_count) {
-        r->error = TIDE_EPROTO;
-        return;
+int tide__unsub_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.UNSUB) *m = &in->as.UNSUB;
+    struct tide__clocked *c = tide__clocked_of(store, in, m->table);
+    if (!c || m->keys.count != m->versions.count) {
+        return TIDE_EPROTO;
     }
-    for (size_t k = 0; k < count; k++) {
-        uint64_t key, version;
-        memcpy(&key, keys + k * 8, 8);
-        memcpy(&version, versions + k * 8, 8);
+    for (size_t k = 0; k < m->keys.count; k++) {
+        const uint64_t key = tide__long_at(m->keys.at, k), version = tide__long_at(m->versions.at, k);
         struct tide__watch *watch = tide__watch_find(c, key, false);
         for (uint16_t i = 0; watch && i < watch->count; i++) {
-            if (watch->nodes[i].node == from && watch->nodes[i].version <= version) {
+            if (watch->nodes[i].node == in->from && watch->nodes[i].version <= version) {
                 watch_remove(watch, i);
                 break;
             }
         }
     }
+    return 0;
 }
 
 /* ---- changes ---- */
@@ -249,87 +245,72 @@ void tide__home_read(struct tide__clocked *c, uint64_t key, float *row) {
 
 /* ---- DELTA ---- */
 
-int tide__hold(struct tide__clocked *c, uint16_t from, const void *body, size_t size) {
+void tide__hold(struct tide__clocked *c, uint16_t from, enum tide__op op, const union tide__message *m) {
     struct tide_store *store = c->table->store;
-    struct tide__held *held =
-        store->parked_bytes + size > tide_limit(store_parked_bytes) ? NULL : tide_alloc(sizeof *held + size);
-    if (!held) {
+    struct tide_writer w;
+    tide_writer_init(&w, NULL, 0);
+    tide__message_write(&w, op, m);
+    const bool room = !w.error && store->parked_bytes + w.size <= tide_limit(store_parked_bytes);
+    struct tide__held *held = room ? tide_alloc(sizeof *held + w.size) : NULL;
+    if (held) {
+        *held = (struct tide__held){.from = from, .size = w.size};
+        memcpy(held->body, w.data, w.size);
+        store->parked_bytes += w.size;
+        *c->held_end = held;
+        c->held_end = &held->next;
+    } else {
         tide_log(TIDE_LOG_ERROR, tide_node_name(store->node),
                  "updates of table '%s' are lost: too many wait for slots on the move", c->table->name);
-        return TIDE_ENOMEM;
     }
-    *held = (struct tide__held){.from = from, .size = size};
-    memcpy(held->body, body, size);
-    store->parked_bytes += size;
-    *c->held_end = held;
-    c->held_end = &held->next;
-    return 0;
+    tide_writer_release(&w);
 }
 
 struct delta {
-    uint64_t number, stamp, worker;
+    uint64_t number;
+    uint32_t stamp, worker;
     uint16_t origin;
     const uint8_t *keys, *rows;
     size_t count;
 };
 
 static uint64_t key_at(const uint8_t *keys, size_t i) {
-    uint64_t key;
-    memcpy(&key, keys + i * sizeof key, sizeof key);
-    return key;
-}
-
-/* The keys at `at` as a message of their own. */
-static void delta_write(const struct tide__clocked *c, const struct delta *d, const uint32_t *at, size_t count,
-                        struct tide_writer *w) {
-    const size_t row = c->shape.floats * sizeof(float);
-    tide_writer_init(w, NULL, 0);
-    tide_write_array(w, 9);
-    tide_write_uint(w, TIDE__OP_DELTA);
-    tide_write_uint(w, c->table->id);
-    tide_write_uint(w, d->origin);
-    tide_write_uint(w, d->number);
-    tide_write_uint(w, d->stamp);
-    tide_write_uint(w, d->worker);
-    tide_write_typed_head(w, TIDE_U64, count);
-    uint8_t *keys = tide_write_reserve(w, count * 8);
-    for (size_t i = 0; keys && i < count; i++) {
-        memcpy(keys + i * 8, d->keys + (size_t)at[i] * 8, 8);
-    }
-    tide_write_typed(w, TIDE_U32, NULL, 0);
-    tide_write_typed_head(w, TIDE_F32, count * c->shape.floats);
-    uint8_t *rows = tide_write_reserve(w, count * row);
-    for (size_t i = 0; rows && i < count; i++) {
-        memcpy(rows + i * row, d->rows + (size_t)at[i] * row, row);
-    }
+    return tide__long_at(keys, i);
 }
 
 /* Keys of slots that are not here: held (0) until their rows come, or on to their home. */
 static void delta_elsewhere(struct tide__clocked *c, uint16_t from, const struct delta *d, uint32_t *at, size_t count) {
-    uint32_t *part = tide_alloc((count + 1) * sizeof *part);
-    while (part && count) {
+    const size_t row = c->shape.floats * sizeof(float);
+    uint64_t *keys = tide_alloc((count + 1) * sizeof *keys);
+    uint8_t *rows = tide_alloc(count * row + 1);
+    while (keys && rows && count) {
         uint16_t to = tide__home_of(c, tide__slot_of(c->table, key_at(d->keys, at[0])));
         size_t in_part = 0, kept = 0;
         for (size_t i = 0; i < count; i++) {
-            uint32_t slot = tide__slot_of(c->table, key_at(d->keys, at[i]));
-            if (tide__home_of(c, slot) == to) {
-                part[in_part++] = at[i];
+            const uint64_t key = key_at(d->keys, at[i]);
+            if (tide__home_of(c, tide__slot_of(c->table, key)) == to) {
+                memcpy(rows + in_part * row, d->rows + at[i] * row, row);
+                keys[in_part++] = key;
             } else {
                 at[kept++] = at[i];
             }
         }
         count = kept;
-        struct tide_writer w;
-        delta_write(c, d, part, in_part, &w);
+        const union tide__message m = {.DELTA = {.table = c->table->id,
+                                                 .origin = d->origin,
+                                                 .number = d->number,
+                                                 .stamp = d->stamp,
+                                                 .worker = d->worker,
+                                                 .keys = TIDE__LIST(keys, in_part),
+                                                 .rows = TIDE__LIST(rows, in_part * c->shape.floats)}};
         if (to == 0) {
-            (void)(w.error ? w.error : tide__hold(c, from, w.data, w.size));
-            tide_writer_release(&w);
+            tide__hold(c, from, TIDE__OP_DELTA, &m);
         } else {
             tide__table_count(c->table, TIDE__FORWARDED, in_part);
-            (void)tide__sync_send(c->sync, to, &w);
+            (void)tide__sync_tell(c->sync, to, TIDE__OP_DELTA, &m);
         }
     }
-    tide_free(part);
+    tide_free(keys);
+    tide_free(rows);
 }
 
 /* vap: the keys of a DELTA that are here, all of which have been applied, but those elsewhere. */
@@ -382,9 +363,8 @@ static void delta_apply(struct tide__clocked *c, uint16_t from, const struct del
             elsewhere[elsewhere_count++] = (uint32_t)i;
             continue;
         }
-        int code = d->worker
-                       ? tide__stage(c, key, (uint32_t)d->stamp, d->origin, (uint32_t)d->worker, d->rows + i * row)
-                       : tide__home_apply(c, key, d->rows + i * row, (uint32_t)d->stamp, d->origin);
+        int code = d->worker ? tide__stage(c, key, d->stamp, d->origin, d->worker, d->rows + i * row)
+                             : tide__home_apply(c, key, d->rows + i * row, d->stamp, d->origin);
         if (code) {
             tide_log(TIDE_LOG_ERROR, tide_node_name(c->table->store->node), "an update of table '%s' is lost: %s",
                      c->table->name, tide_error_message());
@@ -432,39 +412,39 @@ static float *rows_spread(const struct tide__clocked *c, const uint8_t *blocks, 
     return rows;
 }
 
-/* [origin, number, stamp, worker, keys, blocks, rows]; op and table are read. */
-void tide__delta_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r,
-                         const struct tide_message *message) {
-    struct tide_table *table = c->table;
-    size_t floats = 0, blocks_count = 0;
+int tide__delta_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.DELTA) *m = &in->as.DELTA;
+    struct tide__clocked *c = tide__clocked_of(store, in, m->table);
+    if (!c) {
+        return TIDE_EPROTO;
+    }
+    size_t floats = m->rows.count;
     float *spread = NULL;
-    uint64_t origin = tide_read_uint(r);
-    struct delta d = {.origin = origin <= UINT16_MAX ? (uint16_t)origin : 0};
-    d.number = tide_read_uint(r);
-    d.stamp = tide_read_uint(r);
-    d.worker = tide_read_uint(r);
-    d.keys = tide_read_typed(r, TIDE_U64, &d.count);
-    const uint8_t *blocks = tide_read_typed(r, TIDE_U32, &blocks_count);
-    d.rows = tide_read_typed(r, TIDE_F32, &floats);
-    if (!r->error && blocks_count && blocks_count == d.count && d.count <= tide__chunk_rows(c)) {
-        spread = rows_spread(c, blocks, d.count, d.rows, floats);
+    struct delta d = {.origin = m->origin,
+                      .number = m->number,
+                      .stamp = m->stamp,
+                      .worker = m->worker,
+                      .keys = m->keys.at,
+                      .rows = m->rows.at,
+                      .count = m->keys.count};
+    if (m->blocks.count && m->blocks.count == d.count && d.count <= tide__chunk_rows(c)) {
+        spread = rows_spread(c, m->blocks.at, d.count, d.rows, floats);
         d.rows = (const uint8_t *)spread;
         floats = spread ? d.count * c->shape.floats : 0;
     }
-    bool good = !r->error && d.origin && (d.rows || !d.count) && floats % c->shape.floats == 0 &&
-                floats / c->shape.floats == d.count && d.stamp <= INT32_MAX && d.worker <= UINT32_MAX &&
+    bool good = d.origin && (d.rows || !d.count) && floats % c->shape.floats == 0 &&
+                floats / c->shape.floats == d.count && d.stamp <= INT32_MAX &&
                 (d.worker != 0) == (c->model == TIDE_BSP);
-    for (size_t i = 0; good && table->options.keys == TIDE_KEYS_DENSE && i < d.count; i++) {
-        good = key_at(d.keys, i) < table->options.key_count;
+    for (size_t i = 0; good && c->table->options.keys == TIDE_KEYS_DENSE && i < d.count; i++) {
+        good = key_at(d.keys, i) < c->table->options.key_count;
     }
     if (good) {
-        tide__table_count(table, TIDE__BYTES_IN, message->size);
+        tide__table_count(c->table, TIDE__BYTES_IN, in->message->size);
         tide__user_add(c, d.origin);
-        delta_apply(c, from, &d);
-    } else {
-        r->error = TIDE_EPROTO;
+        delta_apply(c, in->from, &d);
     }
     tide_free(spread);
+    return good ? 0 : TIDE_EPROTO;
 }
 
 /* ---- VALUE out ---- */
@@ -480,15 +460,12 @@ void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, u
         size_t part = count - at < most ? count - at : most;
         struct tide_writer w;
         tide_writer_init(&w, NULL, 0);
-        tide_write_array(&w, 8);
-        tide_write_uint(&w, TIDE__OP_VALUE);
-        tide_write_uint(&w, c->table->id);
-        tide_write_uint(&w, ++c->version);
-        tide_write_uint(&w, clock);
-        tide_write_uint(&w, applied);
-        tide_write_uint(&w, subscribe ? SUBSCRIBED : answer ? ANSWERED : PUSHED);
-        tide_write_typed(&w, TIDE_U64, keys + at, part);
-        tide_write_typed_head(&w, TIDE_F32, part * floats);
+        tide__message_write(
+            &w, TIDE__AS(VALUE, .table = c->table->id, .version = ++c->version, .clock = clock, .applied = applied,
+                         .kind = subscribe ? SUBSCRIBED
+                                 : answer  ? ANSWERED
+                                           : PUSHED,
+                         .keys = TIDE__LIST(keys + at, part), .rows = TIDE__LIST_HEAD_OF(part * floats)));
         char *rows = tide_write_reserve(&w, part * floats * sizeof(float));
         float *row = tide_alloc(floats * sizeof *row);
         for (size_t i = 0; rows && row && i < part; i++) {
@@ -610,25 +587,21 @@ void tide__rows_send(struct tide__clocked *c, uint32_t slot, uint64_t *keys, siz
 
 /* ---- VALUE in ---- */
 
-/* [version, clock, applied, kind, keys, rows]; op and table are read. A copy that waits for its
- * answer takes nothing else: a row that was under way when an earlier copy was given up may miss
- * what the home did not send since. */
-void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
-    struct tide__sync *sync = c->sync;
-    const size_t bytes = c->shape.floats * sizeof(float);
-    size_t count = 0, floats = 0;
-    uint64_t version = tide_read_uint(r), clock = tide_read_uint(r), applied = tide_read_uint(r);
-    const uint64_t kind = tide_read_uint(r);
-    const bool answer = kind != PUSHED;
-    const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
-    const uint8_t *rows = tide_read_typed(r, TIDE_F32, &floats);
-    if (r->error || clock > TIDE_NO_CLOCK || kind > SUBSCRIBED || floats != count * c->shape.floats) {
-        r->error = TIDE_EPROTO;
-        return;
+/* A copy that waits for its answer takes nothing else: a row that was under way when an earlier copy was given up
+ * may miss what the home did not send since. */
+int tide__value_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.VALUE) *m = &in->as.VALUE;
+    struct tide__clocked *c = tide__clocked_of(store, in, m->table);
+    if (!c || m->kind > SUBSCRIBED || m->rows.count != m->keys.count * c->shape.floats) {
+        return TIDE_EPROTO;
     }
-    const uint64_t now = tide_port_now(c->table->store->port);
+    struct tide__sync *sync = c->sync;
+    const size_t bytes = c->shape.floats * sizeof(float), count = m->keys.count;
+    const uint8_t *rows = m->rows.at;
+    const bool answer = m->kind != PUSHED;
+    const uint64_t now = tide_port_now(store->port);
     for (size_t i = 0; i < count; i++) {
-        uint64_t key = key_at(keys, i), old;
+        uint64_t key = key_at(m->keys.at, i), old;
         atomic_uint_fast64_t *word;
         struct tide__copy_record *copy;
         if ((c->table->options.keys == TIDE_KEYS_DENSE && key >= c->table->options.key_count) ||
@@ -636,18 +609,19 @@ void tide__value_message(struct tide__clocked *c, uint16_t from, struct tide_rea
             continue; /* evicted */
         }
         /* else: late, from an old home */
-        if (version > copy->version && (answer || copy->valid || TIDE_MUTANT(late_value_taken))) {
-            tide__copy_record_row(&c->shape, copy, rows + i * bytes, applied);
-            copy->version = version;
-            copy->row_clock = copy->row_clock > (uint32_t)clock ? copy->row_clock : (uint32_t)clock;
+        if (m->version > copy->version && (answer || copy->valid || TIDE_MUTANT(late_value_taken))) {
+            tide__copy_record_row(&c->shape, copy, rows + i * bytes, m->applied);
+            copy->version = m->version;
+            copy->row_clock = copy->row_clock > m->clock ? copy->row_clock : m->clock;
             copy->fetched_ns = now;
             copy->settled = atomic_load_explicit(&sync->settled, memory_order_relaxed);
-            copy->asked = copy->asked && clock < copy->asked_need;
-            copy->subscribed = copy->subscribed || kind == SUBSCRIBED;
+            copy->asked = copy->asked && m->clock < copy->asked_need;
+            copy->subscribed = copy->subscribed || m->kind == SUBSCRIBED;
         }
         tide__word_unlock(word, old);
     }
     atomic_fetch_add_explicit(&c->values_in, count, memory_order_relaxed);
-    tide__vap_values_came(c, from, version);
+    tide__vap_values_came(c, in->from, m->version);
     tide__sync_wake(sync);
+    return 0;
 }

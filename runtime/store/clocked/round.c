@@ -11,15 +11,7 @@
 #include "store/clocked/clocked.h"
 
 static int ask(struct tide__sync *sync, uint16_t node, uint64_t id, enum tide__round kind) {
-    struct tide_writer w;
-    uint8_t buffer[64];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 4);
-    tide_write_uint(&w, TIDE__OP_ROUND);
-    tide_write_uint(&w, sync->run->number);
-    tide_write_uint(&w, id);
-    tide_write_uint(&w, kind);
-    return tide__sync_send_in_line(sync, node, &w, NULL);
+    return tide__sync_tell_in_line(sync, node, TIDE__AS(ROUND, .domain = sync->run->number, .id = id, .kind = kind));
 }
 
 /* Fibers, one at a time on a node. */
@@ -170,29 +162,22 @@ static void bring_up_to_date(struct tide__sync *sync) {
     }
 }
 
-/* [id, kind]; the op and the domain are read. `sync` NULL: no table with its clocks is here yet. */
-void tide__round_message(struct tide_store *store, uint64_t domain, struct tide__sync *sync, uint16_t from,
-                         struct tide_reader *r) {
-    uint64_t id = tide_read_uint(r), kind = tide_read_uint(r);
-    struct tide__party *peer = sync ? tide__party(sync, from) : NULL;
+/* No table with these clocks may be here yet: all the same it answers. */
+int tide__round_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.ROUND) *m = &in->as.ROUND;
+    struct tide__run *run = tide__run_find(store, m->domain);
+    struct tide__sync *sync = run ? tide__sync_of(run) : NULL;
+    struct tide__party *peer = sync ? tide__party(sync, in->from) : NULL;
     uint32_t clock = 0;
-    if (r->error) {
-        return;
-    }
-    if (peer && kind == TIDE__ROUND_JOIN) {
+    if (peer && m->kind == TIDE__ROUND_JOIN) {
         clock = count_in(sync, peer);
-    } else if (peer && kind == TIDE__ROUND_SETTLE) {
+    } else if (peer && m->kind == TIDE__ROUND_SETTLE) {
         bring_up_to_date(sync);
     }
-    struct tide_writer w;
-    uint8_t buffer[64];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 4);
-    tide_write_uint(&w, TIDE__OP_ROUNDED);
-    tide_write_uint(&w, domain);
-    tide_write_uint(&w, id);
-    tide_write_uint(&w, clock);
-    (void)(sync ? tide__sync_send(sync, from, &w) : tide__store_send_writer(store, from, &w));
+    const union tide__message answer = {.ROUNDED = {.domain = m->domain, .id = m->id, .clock = clock}};
+    (void)(sync ? tide__sync_tell(sync, in->from, TIDE__OP_ROUNDED, &answer)
+                : tide__store_tell(store, in->from, TIDE__OP_ROUNDED, &answer));
+    return 0;
 }
 
 static void answered(struct tide__sync *sync, uint16_t from, uint64_t id, uint32_t clock) {
@@ -207,12 +192,13 @@ static void answered(struct tide__sync *sync, uint16_t from, uint64_t id, uint32
     tide__sync_wake(sync);
 }
 
-/* [id, clock]; the op and the domain are read. */
-void tide__round_answer(struct tide__sync *sync, uint16_t from, struct tide_reader *r) {
-    uint64_t id = tide_read_uint(r), clock = tide_read_uint(r);
-    if (!r->error && id && clock < TIDE_NO_CLOCK) {
-        answered(sync, from, id, (uint32_t)clock);
+int tide__round_answer(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.ROUNDED) *m = &in->as.ROUNDED;
+    struct tide__sync *sync = tide__clocks_of(store, in, m->domain);
+    if (sync && m->id && m->clock < TIDE_NO_CLOCK) {
+        answered(sync, in->from, m->id, m->clock);
     }
+    return 0;
 }
 
 void tide__round_member_gone(struct tide__sync *sync, uint16_t node) {

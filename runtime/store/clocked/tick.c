@@ -89,16 +89,10 @@ uint64_t tide__slot_applied(struct tide__clocked *c, uint32_t slot, uint16_t nod
 /* `pushed`: what changed until then went to all who hold copies. */
 static void fresh_to(struct tide__clocked *c, uint16_t node, uint32_t clock, uint32_t any, bool pushed,
                      const uint64_t slots[TIDE_SLOT_COUNT / 64]) {
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 6);
-    tide_write_uint(&w, TIDE__OP_FRESH);
-    tide_write_uint(&w, c->table->id);
-    tide_write_uint(&w, clock);
-    tide_write_uint(&w, tide__slot_applied(c, any, node));
-    tide_write_bool(&w, pushed);
-    tide_write_binary(&w, slots, TIDE_SLOT_COUNT / 8);
-    (void)tide__sync_send(c->sync, node, &w);
+    (void)tide__sync_tell(c->sync, node,
+                          TIDE__AS(FRESH, .table = c->table->id, .clock = clock,
+                                   .applied = tide__slot_applied(c, any, node), .pushed = pushed,
+                                   .slots = TIDE__LIST(slots, TIDE_SLOT_COUNT / 8)));
 }
 
 static void fresh_send(struct tide__clocked *c, uint32_t clock, uint32_t any, bool pushed,
@@ -135,34 +129,32 @@ static bool has(const uint8_t *slots, uint32_t slot) {
     return slots[slot / 8] >> (slot % 8) & 1;
 }
 
-/* [clock, applied, pushed, slots]; op and table are read. */
-void tide__fresh_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
-    size_t size = 0;
-    uint64_t clock = tide_read_uint(r), applied = tide_read_uint(r);
-    const bool pushed = tide_read_bool(r);
-    const uint8_t *slots = tide_read_binary(r, &size);
-    if (r->error || size != TIDE_SLOT_COUNT / 8 || clock > TIDE_NO_CLOCK) {
-        r->error = TIDE_EPROTO;
-        return;
+int tide__fresh_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.FRESH) *m = &in->as.FRESH;
+    struct tide__clocked *c = tide__clocked_of(store, in, m->table);
+    const uint8_t *slots = m->slots.at;
+    if (!c || m->slots.count != TIDE_SLOT_COUNT / 8) {
+        return TIDE_EPROTO;
     }
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
         if (!slots[s / 8]) {
             s |= 7; /* none of these eight */
             continue;
         }
-        if (has(slots, s) && tide__via(c, s) == from) {
-            if (atomic_load_explicit(&c->confirmed[s], memory_order_relaxed) < applied) {
-                atomic_store_explicit(&c->confirmed[s], applied, memory_order_relaxed);
+        if (has(slots, s) && tide__via(c, s) == in->from) {
+            if (atomic_load_explicit(&c->confirmed[s], memory_order_relaxed) < m->applied) {
+                atomic_store_explicit(&c->confirmed[s], m->applied, memory_order_relaxed);
             }
             /* first: whoever finds `floor` higher than this asks */
-            if (pushed || TIDE_MUTANT(fresh_of_fetched)) {
-                tide__floor_raise(&c->pushed_floor[s], (uint32_t)clock);
+            if (m->pushed || TIDE_MUTANT(fresh_of_fetched)) {
+                tide__floor_raise(&c->pushed_floor[s], m->clock);
             }
-            tide__floor_raise(&c->floor[s], (uint32_t)clock);
+            tide__floor_raise(&c->floor[s], m->clock);
         }
     }
     tide__table_floor_update(c);
     tide__sync_wake(c->sync);
+    return 0;
 }
 
 /* ---- clocks rise ---- */
@@ -310,26 +302,26 @@ void tide__ticks_changed(struct tide__sync *sync) {
     tide__sync_wake(sync);
 }
 
-/* [clock, highest]; the op and the domain are read. */
-void tide__tick_message(struct tide__sync *sync, uint16_t from, struct tide_reader *r) {
-    uint64_t clock = tide_read_uint(r), highest = tide_read_uint(r);
-    struct tide__party *peer = tide__party(sync, from);
-    if (r->error || clock > TIDE_NO_CLOCK || highest > TIDE_NO_CLOCK) {
-        r->error = TIDE_EPROTO;
-        return;
+int tide__tick_message(struct tide_store *store, struct tide__incoming *in) {
+    const uint32_t clock = in->as.TICK.clock, highest = in->as.TICK.highest;
+    struct tide__sync *sync = tide__clocks_of(store, in, in->as.TICK.domain);
+    if (!sync) {
+        return 0;
     }
-    peer->tick = (uint32_t)clock;
+    struct tide__party *peer = tide__party(sync, in->from);
+    peer->tick = clock;
     peer->joins = false;
     if (atomic_load(&sync->closed) < highest) {
-        atomic_store(&sync->closed, (uint32_t)highest);
+        atomic_store(&sync->closed, highest);
     }
     unsigned place = 0;
     for (struct tide__clocked *c = tide__clocked_next(sync, &place); c; c = tide__clocked_next(sync, &place)) {
         if (c->departed_count) {
-            tide__tick_pass_on(c, from, (uint32_t)clock);
+            tide__tick_pass_on(c, in->from, clock);
         }
     }
     tide__ticks_changed(sync);
+    return 0;
 }
 
 /* ---- ASK ---- */
@@ -343,15 +335,9 @@ static void park(struct tide__clocked *c, uint16_t node, uint32_t need, const ui
 
 static void pass_on(struct tide__clocked *c, uint16_t to, uint16_t origin, uint32_t need, const uint64_t *keys,
                     size_t count) {
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 5);
-    tide_write_uint(&w, TIDE__OP_ASK);
-    tide_write_uint(&w, c->table->id);
-    tide_write_uint(&w, origin);
-    tide_write_uint(&w, need);
-    tide_write_typed(&w, TIDE_U64, keys, count);
-    (void)tide__sync_send(c->sync, to, &w);
+    (void)tide__sync_tell(
+        c->sync, to,
+        TIDE__AS(ASK, .table = c->table->id, .origin = origin, .need = need, .keys = TIDE__LIST(keys, count)));
 }
 
 /* What becomes of a key: -1 - home elsewhere (0: under way), 0: parked, else 1 + clock it has. */
@@ -404,26 +390,23 @@ void tide__ask_again(struct tide__clocked *c) {
     }
 }
 
-/* [origin, need, keys]; op and table are read. */
-void tide__ask_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r,
-                       const struct tide_message *message) {
-    struct tide_table *table = c->table;
-    size_t count = 0;
-    uint64_t origin = tide_read_uint(r), need = tide_read_uint(r);
-    const uint8_t *bytes = tide_read_typed(r, TIDE_U64, &count);
-    uint64_t *keys = r->error ? NULL : tide_alloc((count + 1) * sizeof *keys);
-    bool good = keys && origin && origin <= UINT16_MAX && need <= INT32_MAX;
-    (void)from;
-    for (size_t i = 0; good && i < count; i++) {
-        memcpy(&keys[i], bytes + i * 8, 8);
-        good = table->options.keys == TIDE_KEYS_HASHED || keys[i] < table->options.key_count;
+int tide__ask_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.ASK) *m = &in->as.ASK;
+    struct tide__clocked *c = tide__clocked_of(store, in, m->table);
+    const size_t count = m->keys.count;
+    bool good = c && m->origin && m->need <= INT32_MAX;
+    for (size_t i = 0; good && c->table->options.keys == TIDE_KEYS_DENSE && i < count; i++) {
+        good = tide__long_at(m->keys.at, i) < c->table->options.key_count;
     }
-    if (good) {
-        tide__table_count(table, TIDE__BYTES_IN, message->size);
-        tide__user_add(c, (uint16_t)origin);
-        ask_serve(c, (uint16_t)origin, (uint32_t)need, keys, count);
-    } else if (keys) { /* else there is no memory */
-        r->error = TIDE_EPROTO;
+    uint64_t *keys = good ? tide_alloc((count + 1) * sizeof *keys) : NULL;
+    for (size_t i = 0; keys && i < count; i++) {
+        keys[i] = tide__long_at(m->keys.at, i);
+    }
+    if (keys) { /* else there is no memory */
+        tide__table_count(c->table, TIDE__BYTES_IN, in->message->size);
+        tide__user_add(c, m->origin);
+        ask_serve(c, m->origin, m->need, keys, count);
     }
     tide_free(keys);
+    return good ? 0 : TIDE_EPROTO;
 }

@@ -85,16 +85,10 @@ void tide__declare(struct tide__clocked *c, uint16_t node, uint32_t slot, bool s
 
 /* Flush lock held: behind every update that was sent. */
 void tide__route_send(struct tide__clocked *c, uint16_t to, bool answer, const uint32_t *slots, size_t count) {
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 6);
-    tide_write_uint(&w, TIDE__OP_ROUTE);
-    tide_write_uint(&w, c->table->id);
-    tide_write_uint(&w, c->sync->ticked);
-    tide_write_uint(&w, c->sync->number);
-    tide_write_bool(&w, answer);
-    tide_write_typed(&w, TIDE_U32, slots, count);
-    (void)tide__sync_send_in_line(c->sync, to, &w, NULL);
+    (void)tide__sync_tell_in_line(c->sync, to,
+                                  TIDE__AS(ROUTE, .table = c->table->id, .clock = c->sync->ticked,
+                                           .number = c->sync->number, .answer = answer,
+                                           .slots = TIDE__LIST(slots, count)));
 }
 
 void tide__declare_to(struct tide__clocked *c, uint16_t to, bool answer) {
@@ -121,45 +115,27 @@ void tide__clocked_ready(struct tide_table *table) {
     }
 }
 
-/* ---- reading slots ---- */
-
-uint32_t tide__number_at(const uint8_t *numbers, size_t i) {
-    uint32_t value;
-    memcpy(&value, numbers + i * 4, sizeof value);
-    return value;
-}
-
-const uint8_t *tide__read_slots(struct tide_reader *r, size_t *count) {
-    const uint8_t *slots = tide_read_typed(r, TIDE_U32, count);
-    for (size_t i = 0; !r->error && i < *count; i++) {
-        if (*count > TIDE_SLOT_COUNT || tide__number_at(slots, i) >= TIDE_SLOT_COUNT) {
-            r->error = TIDE_EPROTO;
-        }
-    }
-    return slots;
-}
-
 /* ---- ROUTE ---- */
 
-/* [clock, number, answer, slots] */
-void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
-    size_t count = 0;
-    uint64_t clock = tide_read_uint(r), number = tide_read_uint(r);
-    bool answer = tide_read_bool(r);
-    const uint8_t *slots = tide__read_slots(r, &count);
-    if (r->error || clock > TIDE_NO_CLOCK) {
-        r->error = TIDE_EPROTO;
-        return;
+int tide__route_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.ROUTE) *m = &in->as.ROUTE;
+    struct tide__clocked *c = tide__clocked_of(store, in, m->table);
+    if (!c || !tide__are_slots(&m->slots)) {
+        return TIDE_EPROTO;
     }
+    const uint16_t from = in->from;
+    const uint8_t *slots = m->slots.at;
+    const size_t count = m->slots.count;
+    uint32_t clock = m->clock;
     const bool first = !declared_of(c, from);
     struct tide__party *party = tide__party(c->sync, from);
     if (party->joins && !TIDE_MUTANT(joiner_forgotten)) { /* said before its first tick */
         clock = party->tick;
     }
-    const bool risen = party->tick != (uint32_t)clock;
-    party->tick = (uint32_t)clock;
+    const bool risen = party->tick != clock;
+    party->tick = clock;
     /* What it sent here came before; what it sent by another way was applied, or is sent again. */
-    party->applied = party->applied > number ? party->applied : number;
+    party->applied = party->applied > m->number ? party->applied : m->number;
     tide__declare(c, from, 0, tide__declared(c, from, 0));
     for (size_t i = 0; i < count; i++) {
         tide__declare(c, from, tide__number_at(slots, i), true);
@@ -173,33 +149,28 @@ void tide__route_message(struct tide__clocked *c, uint16_t from, struct tide_rea
     if (!TIDE_MUTANT(fresh_untold)) {
         tide__fresh_tell(c, from, slots, count);
     }
-    if (answer) {
+    if (m->answer) {
         tide__bound_tell(c, from); /* it knows how the table was made, not what changed since */
         tide__declare_to(c, from, false);
     }
     if (c->departed_count) {
-        tide__tick_pass_on(c, from, (uint32_t)clock);
+        tide__tick_pass_on(c, from, clock);
     }
     if (first || risen) {
         tide__ticks_changed(c->sync);
     } else { /* a node that leaves says so of one slot after the other */
         tide__slots_advance(c, slots, count);
     }
+    return 0;
 }
 
 /* ---- ticks on their way to a new home ---- */
 
 static void tick_forward(struct tide__clocked *c, uint16_t origin, uint32_t clock, uint16_t to, const uint32_t *slots,
                          size_t count) {
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 5);
-    tide_write_uint(&w, TIDE__OP_TICK_FORWARD);
-    tide_write_uint(&w, c->table->id);
-    tide_write_uint(&w, origin);
-    tide_write_uint(&w, clock);
-    tide_write_typed(&w, TIDE_U32, slots, count);
-    (void)tide__sync_send(c->sync, to, &w);
+    (void)tide__sync_tell(c->sync, to,
+                          TIDE__AS(TICK_FORWARD, .table = c->table->id, .origin = origin, .clock = clock,
+                                   .slots = TIDE__LIST(slots, count)));
 }
 
 void tide__tick_pass_on(struct tide__clocked *c, uint16_t node, uint32_t clock) {
@@ -221,23 +192,21 @@ void tide__tick_pass_on(struct tide__clocked *c, uint16_t node, uint32_t clock) 
     }
 }
 
-/* [origin, clock, slots]; op and table are read. */
-void tide__tick_forwarded(struct tide__clocked *c, struct tide_reader *r) {
-    size_t count = 0;
-    uint64_t origin = tide_read_uint(r), clock = tide_read_uint(r);
-    const uint8_t *slots = tide__read_slots(r, &count);
-    if (r->error || clock > TIDE_NO_CLOCK || origin == 0 || origin > UINT16_MAX) {
-        r->error = TIDE_EPROTO;
-        return;
+int tide__tick_forwarded(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.TICK_FORWARD) *m = &in->as.TICK_FORWARD;
+    struct tide__clocked *c = tide__clocked_of(store, in, m->table);
+    if (!c || m->origin == 0 || !tide__are_slots(&m->slots)) {
+        return TIDE_EPROTO;
     }
-    for (size_t i = 0; i < count; i++) {
-        const uint32_t slot = tide__number_at(slots, i);
+    for (size_t i = 0; i < m->slots.count; i++) {
+        const uint32_t slot = tide__number_at(m->slots.at, i);
         if (!tide__slot_here(c, slot)) {
-            tick_forward(c, (uint16_t)origin, (uint32_t)clock, tide__home_of(c, slot), &slot, 1);
-        } else if (!tide__declared(c, (uint16_t)origin, slot)) {
-            tide__tick_forward(c, slot, (uint16_t)origin, true)->tick =
-                tide__tick_forward_clock(c, (uint16_t)origin, (uint32_t)clock, c->announced[slot]);
+            tick_forward(c, m->origin, m->clock, tide__home_of(c, slot), &slot, 1);
+        } else if (!tide__declared(c, m->origin, slot)) {
+            tide__tick_forward(c, slot, m->origin, true)->tick =
+                tide__tick_forward_clock(c, m->origin, m->clock, c->announced[slot]);
         }
     }
-    tide__slots_advance(c, slots, count);
+    tide__slots_advance(c, m->slots.at, m->slots.count);
+    return 0;
 }

@@ -407,19 +407,10 @@ void tide__vap_retrace(struct tide__clocked *c, uint16_t home, const uint32_t *s
     tide_free(keys);
 }
 
-/* [number, keys]: everybody sees those updates. */
-void tide__vap_visible(struct tide__clocked *c, struct tide_reader *r) {
-    size_t count = 0;
-    const uint64_t number = tide_read_uint(r);
-    const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
-    if (r->error) {
-        r->error = TIDE_EPROTO;
-        return;
-    }
+void tide__vap_visible(struct tide__clocked *c, uint64_t number, const struct tide__array *keys) {
     tide_lock(&c->vap->lock);
-    for (size_t i = 0; i < count; i++) {
-        uint64_t key;
-        memcpy(&key, keys + i * sizeof key, sizeof key);
+    for (size_t i = 0; i < keys->count; i++) {
+        const uint64_t key = tide__long_at(keys->at, i);
         for (struct tide__ledger *l = c->vap->ledgers; l; l = l->next) {
             forget(l, key, number);
         }

@@ -54,6 +54,5 @@ void tide__vap_trace(struct tide__clocked *c, uint16_t origin, uint64_t number, 
 void tide__vap_values_sent(struct tide__clocked *c, uint16_t node, uint64_t version);
 void tide__vap_values_came(struct tide__clocked *c, uint16_t from, uint64_t version);
 void tide__vap_member_gone(struct tide__clocked *c, uint16_t node);
-void tide__vap_message(struct tide__clocked *c, uint16_t from, int op, struct tide_reader *r);
 
 #endif

@@ -3,20 +3,14 @@
 
 /* ---- messages ---- */
 
-static void confirm_send(struct tide__clocked *c, uint16_t to, struct tide_writer *w) {
-    atomic_fetch_add_explicit(&c->vap->confirm_bytes, w->size, memory_order_relaxed);
-    (void)tide__sync_send(c->sync, to, w);
-}
-
-static void trace_write(const struct tide__clocked *c, struct tide_writer *w, uint16_t origin, uint64_t number,
-                        const uint64_t *keys, size_t count) {
-    tide_writer_init(w, NULL, 0);
-    tide_write_array(w, 5);
-    tide_write_uint(w, TIDE__OP_TRACE);
-    tide_write_uint(w, c->table->id);
-    tide_write_uint(w, origin);
-    tide_write_uint(w, number);
-    tide_write_typed(w, TIDE_U64, keys, count);
+static void confirm_tell(struct tide__clocked *c, uint16_t to, bool in_line, enum tide__op op,
+                         const union tide__message *m) {
+    struct tide_writer w;
+    uint8_t buffer[128];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide__message_write(&w, op, m);
+    atomic_fetch_add_explicit(&c->vap->confirm_bytes, w.size, memory_order_relaxed);
+    (void)(in_line ? tide__sync_send_in_line(c->sync, to, &w, NULL) : tide__sync_send(c->sync, to, &w));
 }
 
 void tide__vap_trace_send(struct tide__clocked *c, uint16_t to, uint16_t origin, uint64_t number, const uint64_t *keys,
@@ -24,23 +18,16 @@ void tide__vap_trace_send(struct tide__clocked *c, uint16_t to, uint16_t origin,
     const size_t most = tide_limit(store_clock_chunk_bytes) / sizeof *keys + 1;
     for (size_t at = 0, part; at < count; at += part) {
         part = count - at < most ? count - at : most;
-        struct tide_writer w;
-        trace_write(c, &w, origin, number, keys + at, part);
-        atomic_fetch_add_explicit(&c->vap->confirm_bytes, w.size, memory_order_relaxed);
-        (void)tide__sync_send_in_line(c->sync, to, &w, NULL); /* behind its DELTAs */
+        confirm_tell(c, to, true, /* behind its DELTAs */
+                     TIDE__AS(TRACE, .table = c->table->id, .origin = origin, .number = number,
+                              .keys = TIDE__LIST(keys + at, part)));
     }
 }
 
 static void visible_send(struct tide__clocked *c, uint16_t origin, uint64_t number, const uint64_t *keys,
                          size_t count) {
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 4);
-    tide_write_uint(&w, TIDE__OP_VISIBLE);
-    tide_write_uint(&w, c->table->id);
-    tide_write_uint(&w, number);
-    tide_write_typed(&w, TIDE_U64, keys, count);
-    confirm_send(c, origin, &w);
+    confirm_tell(c, origin, false,
+                 TIDE__AS(VISIBLE, .table = c->table->id, .number = number, .keys = TIDE__LIST(keys, count)));
 }
 
 /* ---- who has seen what ---- */
@@ -66,17 +53,9 @@ void tide__vap_values_sent(struct tide__clocked *c, uint16_t node, uint64_t vers
 }
 
 void tide__vap_values_came(struct tide__clocked *c, uint16_t from, uint64_t version) {
-    if (!c->vap) {
-        return;
+    if (c->vap) {
+        confirm_tell(c, from, false, TIDE__AS(SEEN, .table = c->table->id, .version = version));
     }
-    struct tide_writer w;
-    uint8_t buffer[64];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 3);
-    tide_write_uint(&w, TIDE__OP_SEEN);
-    tide_write_uint(&w, c->table->id);
-    tide_write_uint(&w, version);
-    confirm_send(c, from, &w);
 }
 
 /* ---- traces ---- */
@@ -178,66 +157,63 @@ static void trace_elsewhere(struct tide__clocked *c, uint16_t from, uint16_t ori
             tide__vap_trace_send(c, to, origin, number, part, in_part);
             continue;
         }
-        struct tide_writer w;
-        trace_write(c, &w, origin, number, part, in_part);
-        (void)(w.error ? w.error : tide__hold(c, from, w.data, w.size));
-        tide_writer_release(&w);
+        tide__hold(c, from,
+                   TIDE__AS(TRACE, .table = c->table->id, .origin = origin, .number = number,
+                            .keys = TIDE__LIST(part, in_part)));
     }
 }
 
-/* [origin, number, keys] */
-static void trace_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
-    const struct tide_table *table = c->table;
-    size_t count = 0, here = 0, elsewhere = 0;
-    const uint64_t origin = tide_read_uint(r), number = tide_read_uint(r);
-    const uint8_t *bytes = tide_read_typed(r, TIDE_U64, &count);
-    bool good = !r->error && origin && origin <= UINT16_MAX;
+static struct tide__clocked *vap_of(struct tide_store *store, struct tide__incoming *in, uint32_t id) {
+    struct tide__clocked *c = tide__clocked_of(store, in, id);
+    return c && c->vap ? c : NULL;
+}
+
+int tide__trace_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.TRACE) *m = &in->as.TRACE;
+    struct tide__clocked *c = vap_of(store, in, m->table);
+    const size_t count = m->keys.count;
+    size_t here = 0, elsewhere = 0;
+    bool good = c && m->origin;
     uint64_t *keys = good ? tide_alloc((2 * count + 1) * sizeof *keys) : NULL;
     uint64_t *others = keys ? keys + count : NULL;
     for (size_t i = 0; keys && i < count; i++) {
-        uint64_t key;
-        memcpy(&key, bytes + i * sizeof key, sizeof key);
-        if (table->options.keys == TIDE_KEYS_DENSE && key >= table->options.key_count) {
+        const uint64_t key = tide__long_at(m->keys.at, i);
+        if (c->table->options.keys == TIDE_KEYS_DENSE && key >= c->table->options.key_count) {
             good = false;
-        } else if (tide__slot_here(c, tide__slot_of(table, key))) {
+        } else if (tide__slot_here(c, tide__slot_of(c->table, key))) {
             keys[here++] = key;
         } else {
             others[elsewhere++] = key;
         }
     }
     if (good && keys) {
-        tide__vap_trace(c, (uint16_t)origin, number, keys, here);
-        trace_elsewhere(c, from, (uint16_t)origin, number, others, elsewhere);
-    } else {
-        r->error = TIDE_EPROTO;
+        tide__vap_trace(c, m->origin, m->number, keys, here);
+        trace_elsewhere(c, in->from, m->origin, m->number, others, elsewhere);
     }
     tide_free(keys);
+    return good ? 0 : TIDE_EPROTO;
 }
 
-/* [version] */
-static void seen_message(struct tide__clocked *c, uint16_t from, struct tide_reader *r) {
-    const uint64_t version = tide_read_uint(r);
-    if (r->error) {
-        r->error = TIDE_EPROTO;
-        return;
+int tide__seen_message(struct tide_store *store, struct tide__incoming *in) {
+    struct tide__clocked *c = vap_of(store, in, in->as.SEEN.table);
+    if (!c) {
+        return TIDE_EPROTO;
     }
-    struct tide__seer *s = seer(c->vap, from);
-    if (version > s->seen) {
-        s->seen = version;
+    struct tide__seer *s = seer(c->vap, in->from);
+    if (in->as.SEEN.version > s->seen) {
+        s->seen = in->as.SEEN.version;
         traces_look(c);
     }
+    return 0;
 }
 
-void tide__vap_message(struct tide__clocked *c, uint16_t from, int op, struct tide_reader *r) {
-    if (!c->vap) {
-        r->error = TIDE_EPROTO;
-    } else if (op == TIDE__OP_TRACE) {
-        trace_message(c, from, r);
-    } else if (op == TIDE__OP_SEEN) {
-        seen_message(c, from, r);
-    } else {
-        tide__vap_visible(c, r);
+int tide__visible_message(struct tide_store *store, struct tide__incoming *in) {
+    struct tide__clocked *c = vap_of(store, in, in->as.VISIBLE.table);
+    if (!c) {
+        return TIDE_EPROTO;
     }
+    tide__vap_visible(c, in->as.VISIBLE.number, &in->as.VISIBLE.keys);
+    return 0;
 }
 
 void tide__vap_member_gone(struct tide__clocked *c, uint16_t node) {

@@ -57,7 +57,8 @@ struct tide__vap {
 
 void tide__vap_trace_send(struct tide__clocked *c, uint16_t to, uint16_t origin, uint64_t number, const uint64_t *keys,
                           size_t count);
-void tide__vap_visible(struct tide__clocked *c, struct tide_reader *r);
+/* Every copy has those updates. */
+void tide__vap_visible(struct tide__clocked *c, uint64_t number, const struct tide__array *keys);
 void tide__traces_free(struct tide__vap *v);
 
 #endif

@@ -46,18 +46,9 @@ struct access {
 /* The first time: it may rest. No keys are asked for. */
 static void use_here(struct tide__clocked *c) {
     const uint16_t self = tide__store_self(c->table->store);
-    struct tide_writer w;
-    uint8_t buffer[64];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 5);
-    tide_write_uint(&w, TIDE__OP_ASK);
-    tide_write_uint(&w, c->table->id);
-    tide_write_uint(&w, self);
-    tide_write_uint(&w, 0);
-    tide_write_typed(&w, TIDE_U64, NULL, 0);
     if (!atomic_exchange_explicit(&c->used_here, true, memory_order_relaxed)) {
         const enum tide_memory_use memory = tide__memory_swap(TIDE_MEMORY_VITAL); /* others wait for it, too */
-        (void)tide__sync_send(c->sync, self, &w);
+        (void)tide__sync_tell(c->sync, self, TIDE__AS(ASK, .table = c->table->id, .origin = self));
         (void)tide__memory_swap(memory);
     }
 }
@@ -269,15 +260,9 @@ static int ask(struct access *a, uint64_t *keys, size_t count) {
             }
         }
         count = kept;
-        struct tide_writer w;
-        tide_writer_init(&w, NULL, 0);
-        tide_write_array(&w, 5);
-        tide_write_uint(&w, TIDE__OP_ASK);
-        tide_write_uint(&w, c->table->id);
-        tide_write_uint(&w, tide__store_self(store));
-        tide_write_uint(&w, a->need);
-        tide_write_typed(&w, TIDE_U64, part, in_part);
-        int sent = tide__sync_send(c->sync, via, &w);
+        int sent = tide__sync_tell(c->sync, via,
+                                   TIDE__AS(ASK, .table = c->table->id, .origin = tide__store_self(store),
+                                            .need = a->need, .keys = TIDE__LIST(part, in_part)));
         if (sent && !TIDE_MUTANT(unsent_marked)) {
             unmark(a, part, in_part);
         }

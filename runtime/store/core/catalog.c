@@ -114,21 +114,23 @@ static void set_bit(uint8_t *bits, uint16_t i, bool value) {
 }
 
 static void send_table(struct tide_store *store, const struct tide__catalog_entry *entry, uint16_t node, bool ready) {
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 11);
-    tide_write_uint(&w, TIDE__OP_TABLE);
-    tide_write_uint(&w, entry->id);
-    tide_write_bool(&w, ready);
-    tide__options_write(&w, &entry->options);
-    tide_write_uint(&w, entry->version);
-    tide_write_binary(&w, entry->homes, HOMES_BYTES);
-    tide_write_typed(&w, TIDE_U32, entry->versions, TIDE_SLOT_COUNT);
-    tide_write_typed(&w, TIDE_U64, entry->chains, entry->options.replicas ? TIDE_SLOT_COUNT : 0);
-    tide_write_double(&w, (double)entry->rate);
-    tide_write_uint(&w, entry->changes);
-    tide_write_bool(&w, entry->phase == TIDE__CATALOG_CHANGE);
-    if (tide__store_send_writer(store, node, &w)) {
+    struct tide_writer options;
+    uint8_t buffer[512];
+    tide_writer_init(&options, buffer, sizeof buffer);
+    tide__options_write(&options, &entry->options);
+    const int code =
+        options.error
+            ? options.error
+            : tide__store_tell(
+                  store, node,
+                  TIDE__AS(TABLE, .table = entry->id, .ready = ready, .options = TIDE__LIST(options.data, options.size),
+                           .version = entry->version, .homes = TIDE__LIST(entry->homes, HOMES_BYTES),
+                           .versions = TIDE__LIST(entry->versions, TIDE_SLOT_COUNT),
+                           .chains = TIDE__LIST(entry->chains, entry->options.replicas ? TIDE_SLOT_COUNT : 0),
+                           .rate = (double)entry->rate, .changes = entry->changes,
+                           .change = entry->phase == TIDE__CATALOG_CHANGE));
+    tide_writer_release(&options);
+    if (code) {
         tide_log(TIDE_LOG_WARN, tide_node_name(store->node), "table '%s' could not be sent to node %u: %s", entry->name,
                  (unsigned)node, tide_error_message());
     }
@@ -150,14 +152,8 @@ static void start_round(struct tide_store *store, struct tide__catalog_entry *en
 }
 
 static void send_drop(struct tide_store *store, const struct tide__catalog_entry *entry, uint16_t node) {
-    struct tide_writer w;
-    uint8_t buffer[32];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 3);
-    tide_write_uint(&w, TIDE__OP_DROP);
-    tide_write_uint(&w, entry->id);
-    tide_write_uint(&w, entry->phase == TIDE__CATALOG_CLOSE ? 1 : 2);
-    (void)tide__store_send_writer(store, node, &w); /* or it is gone soon */
+    (void)tide__store_tell(store, node, /* or it is gone soon */
+                           TIDE__AS(DROP, .table = entry->id, .stage = entry->phase == TIDE__CATALOG_CLOSE ? 1 : 2));
 }
 
 static void start_drop(struct tide_store *store, struct tide__catalog_entry *entry, enum tide__catalog_phase phase) {
@@ -458,12 +454,10 @@ static bool is_planned(const struct tide_store *store, uint32_t table) {
     return planned;
 }
 
-static int drop(struct tide_store *store, const struct tide_message *message, struct tide_reader *body) {
+int tide__drop_call(struct tide_store *store, struct tide__incoming *in) {
     char name[64];
-    tide_read_text(body, name, sizeof name);
-    if (body->error) {
-        return tide_fail(TIDE_EPROTO, "a damaged wish to drop a table");
-    }
+    (void)snprintf(name, sizeof name, "%.*s", (int)in->as.DROP_TABLE.name.count,
+                   (const char *)in->as.DROP_TABLE.name.at);
     if (!tide__catalog_commands(store)) {
         return tide_fail(TIDE_EBUSY, "this node is not the controller");
     }
@@ -474,11 +468,11 @@ static int drop(struct tide_store *store, const struct tide_message *message, st
     if (entry->phase != TIDE__CATALOG_READY || is_planned(store, entry->id)) {
         return tide_fail(TIDE_EBUSY, "table '%s' is being made, or its slots are on the move", name);
     }
-    int code = enlist(store, entry, message);
+    int code = enlist(store, entry, in->message);
     return code ? code : retire(store, entry);
 }
 
-static int forget(struct tide_store *store, const struct tide_message *message) {
+int tide__forget_call(struct tide_store *store, struct tide__incoming *in) {
     const uint16_t self = tide__store_self(store);
     if (!tide__catalog_commands(store)) {
         return tide_fail(TIDE_EBUSY, "this node is not the controller");
@@ -499,15 +493,16 @@ static int forget(struct tide_store *store, const struct tide_message *message) 
             atomic_store_explicit(&table->ready, false, memory_order_relaxed);
         }
     }
-    static const uint8_t nil = 0xc0;
-    (void)tide_answer(message->from, message->call, &nil, sizeof nil);
-    return 0;
+    return tide__nothing_answer(in->message);
 }
 
-static int create(struct tide_store *store, const struct tide_message *message, struct tide_reader *body) {
+int tide__create_call(struct tide_store *store, struct tide__incoming *in) {
+    const struct tide_message *message = in->message;
+    struct tide_reader body;
+    tide_reader_init(&body, in->as.CREATE.options.at, in->as.CREATE.options.count);
     struct tide_table_options options;
     char name[64];
-    int code = tide__options_read(body, &options, name);
+    int code = tide__options_read(&body, &options, name);
     if (code) {
         return code;
     }
@@ -547,8 +542,8 @@ static int create(struct tide_store *store, const struct tide_message *message, 
 
 /* ---- every node: KEYS and CLEAR, for save and load ---- */
 
-static struct tide_table *table_of_call(struct tide_store *store, struct tide_reader *body) {
-    struct tide_table *table = tide__table_by_id(store, tide_read_uint(body));
+static struct tide_table *table_of_call(struct tide_store *store, uint32_t id) {
+    struct tide_table *table = tide__table_by_id(store, id);
     if (!table) {
         tide_fail(TIDE_ENOENT, "no such table here");
     }
@@ -557,12 +552,13 @@ static struct tide_table *table_of_call(struct tide_store *store, struct tide_re
 
 /* [slot, from] -> [next slot, next from, keys]: keys with a row here, slot by slot, ascending
  * within a slot. */
-static int list_keys(struct tide_store *store, const struct tide_message *message, struct tide_reader *body) {
+int tide__keys_call(struct tide_store *store, struct tide__incoming *in) {
     enum { KEYS_MAX = 32768 };
-    struct tide_table *table = table_of_call(store, body);
-    uint64_t slot = tide_read_uint(body), from = tide_read_uint(body);
-    if (!table || body->error) {
-        return table ? tide_fail(TIDE_EPROTO, "a damaged request for keys") : TIDE_ENOENT;
+    const struct tide_message *message = in->message;
+    struct tide_table *table = table_of_call(store, in->as.KEYS.table);
+    uint64_t slot = in->as.KEYS.slot, from = in->as.KEYS.from;
+    if (!table) {
+        return TIDE_ENOENT;
     }
     uint64_t *keys = tide_alloc(KEYS_MAX * sizeof *keys);
     size_t count = 0;
@@ -593,8 +589,8 @@ static int list_keys(struct tide_store *store, const struct tide_message *messag
     return code == TIDE_ENOENT ? 0 : code; /* ENOENT: the caller is gone */
 }
 
-static int clear(struct tide_store *store, const struct tide_message *message, struct tide_reader *body) {
-    struct tide_table *table = table_of_call(store, body);
+int tide__clear_call(struct tide_store *store, struct tide__incoming *in) {
+    struct tide_table *table = table_of_call(store, in->as.CLEAR.table);
     if (!table) {
         return TIDE_ENOENT;
     }
@@ -606,42 +602,24 @@ static int clear(struct tide_store *store, const struct tide_message *message, s
         }
         TIDE__EACH_TECHNIQUE(store, slot_forgotten, table, slot);
     }
-    static const uint8_t nil = 0xc0;
-    (void)tide_answer(message->from, message->call, &nil, sizeof nil);
-    return 0;
-}
-
-int tide__catalog_call(struct tide_store *store, struct tide__incoming *in) {
-    switch (in->op) {
-    case TIDE__OP_CREATE:
-        return create(store, in->message, &in->body);
-    case TIDE__OP_FORGET:
-        return forget(store, in->message);
-    case TIDE__OP_DROP_TABLE:
-        return drop(store, in->message, &in->body);
-    case TIDE__OP_KEYS:
-        return list_keys(store, in->message, &in->body);
-    default:
-        return clear(store, in->message, &in->body);
-    }
+    return tide__nothing_answer(in->message);
 }
 
 /* ---- nodes: TABLE, TABLE_DONE ---- */
 
-static int install(struct tide_store *store, uint64_t id, const struct tide_table_options *options, uint64_t version,
+static int install(struct tide_store *store, uint32_t id, const struct tide_table_options *options, uint64_t version,
                    const uint8_t *homes_bytes, const uint8_t *versions, const uint8_t *chains_bytes) {
     uint16_t homes[TIDE_SLOT_COUNT];
     uint64_t chains[TIDE_SLOT_COUNT];
     struct tide_table *table;
-    if (tide__catalog_place((uint32_t)id) == 0 || id > UINT32_MAX ||
-        tide__table_at(store, tide__catalog_place((uint32_t)id))) {
-        return tide_fail(TIDE_EPROTO, "table id %llu", (unsigned long long)id);
+    if (tide__catalog_place(id) == 0 || tide__table_at(store, tide__catalog_place(id))) {
+        return tide_fail(TIDE_EPROTO, "table id %u", id);
     }
     memcpy(homes, homes_bytes, sizeof homes);
     if (chains_bytes) {
         memcpy(chains, chains_bytes, sizeof chains);
     }
-    int code = tide__table_make(store, (uint32_t)id, options, homes, chains_bytes ? chains : NULL, &table);
+    int code = tide__table_make(store, id, options, homes, chains_bytes ? chains : NULL, &table);
     if (!code) {
         memcpy(table->slot_versions, versions, sizeof table->slot_versions);
         atomic_store_explicit(&table->map_version, version, memory_order_relaxed);
@@ -651,63 +629,49 @@ static int install(struct tide_store *store, uint64_t id, const struct tide_tabl
     return code;
 }
 
-/* [id, ready, options, version, homes, versions, chains, rate, changes, change]; the op is read. */
 int tide__catalog_table(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
+    const __typeof__(in->as.TABLE) *m = &in->as.TABLE;
     if (in->from != tide_net_controller(store->net)) {
         return 0;
     }
     struct tide_table_options options;
     char name[64];
-    size_t homes_size = 0, versions_count = 0;
-    uint64_t id = tide_read_uint(r);
-    bool ready = tide_read_bool(r);
-    int code = tide__options_read(r, &options, name);
-    uint64_t version = tide_read_uint(r);
-    const uint8_t *homes = tide_read_binary(r, &homes_size);
-    const uint8_t *versions = tide_read_typed(r, TIDE_U32, &versions_count);
-    size_t chains_count = 0;
-    const uint8_t *chains = tide_read_typed(r, TIDE_U64, &chains_count);
-    const double rate = tide_read_double(r);
-    const uint64_t changes = tide_read_uint(r);
-    const bool change = tide_read_bool(r); /* this is about one */
-    if (!code && chains_count != (options.replicas ? TIDE_SLOT_COUNT : 0)) {
+    struct tide_reader r;
+    tide_reader_init(&r, m->options.at, m->options.count);
+    int code = tide__options_read(&r, &options, name);
+    const bool ready = m->ready;
+    if (!code && m->chains.count != (options.replicas ? TIDE_SLOT_COUNT : 0)) {
         code = tide_fail(TIDE_EPROTO, "no groups of copies");
     }
-    if (!code && !tide__learning_rate_fits(rate)) {
+    if (!code && !tide__learning_rate_fits(m->rate)) {
         code = tide_fail(TIDE_EPROTO, "no such learning rate");
     }
-    if (code || r->error || homes_size != HOMES_BYTES || versions_count != TIDE_SLOT_COUNT) {
+    if (code || m->homes.count != HOMES_BYTES || m->versions.count != TIDE_SLOT_COUNT) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "a damaged table description: %s", tide_error_message());
         return 0;
     }
-    struct tide_table *table = tide__table_by_id(store, id);
+    struct tide_table *table = tide__table_by_id(store, m->table);
     if (!table) { /* who joins takes what is there */
         code = ready ? 0 : tide__memory_admit_table_here(store, &options);
-        code = code ? code : install(store, id, &options, version, homes, versions, chains_count ? chains : NULL);
-        table = code ? NULL : tide__table_by_id(store, id);
+        code = code ? code
+                    : install(store, m->table, &options, m->version, m->homes.at, m->versions.at,
+                              m->chains.count ? m->chains.at : NULL);
+        table = code ? NULL : tide__table_by_id(store, m->table);
     }
     if (table) {
-        tide__learning_rate_take(table, (float)rate);
+        tide__learning_rate_take(table, (float)m->rate);
     }
     if (table && ready && !atomic_load_explicit(&table->ready, memory_order_relaxed)) {
         TIDE__EACH_TECHNIQUE(store, table_ready, table);
-    } else if (table && ready && !change) { /* a new controller tells of it again, for all nodes have it now */
+    } else if (table && ready && !m->change) { /* a new controller tells of it again, for all nodes have it now */
         TIDE__EACH_TECHNIQUE(store, table_again, table);
     }
     if (table && ready) {
         atomic_store_explicit(&table->ready, true, memory_order_release); /* pairs with find of table.c */
     }
-    struct tide_writer w;
-    uint8_t buffer[32];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 5);
-    tide_write_uint(&w, TIDE__OP_TABLE_DONE);
-    tide_write_uint(&w, id);
-    tide_write_bool(&w, ready);
-    tide_write_int(&w, code);
-    tide_write_uint(&w, changes);
-    (void)tide__store_send_writer(store, tide_net_controller(store->net), &w);
+    (void)tide__store_tell(
+        store, tide_net_controller(store->net),
+        TIDE__AS(TABLE_DONE, .table = m->table, .ready = ready, .code = code, .changes = m->changes));
     return 0;
 }
 
@@ -740,14 +704,13 @@ static void refuse(struct tide_store *store, struct tide__catalog_entry *entry, 
 }
 
 int tide__catalog_done(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
+    const __typeof__(in->as.TABLE_DONE) *m = &in->as.TABLE_DONE;
     const uint16_t from = in->from;
-    uint64_t id = tide_read_uint(r);
-    bool ready = tide_read_bool(r);
-    int64_t code = tide_read_int(r);
-    const uint64_t changes = tide_read_uint(r);
-    struct tide__catalog_entry *entry = tide__catalog_commands(store) ? tide__catalog_entry_of(store, id) : NULL;
-    if (!entry || r->error || entry->phase >= TIDE__CATALOG_CLOSE) {
+    const bool ready = m->ready;
+    const int64_t code = m->code;
+    const uint64_t changes = m->changes;
+    struct tide__catalog_entry *entry = tide__catalog_commands(store) ? tide__catalog_entry_of(store, m->table) : NULL;
+    if (!entry || entry->phase >= TIDE__CATALOG_CLOSE) {
         return 0;
     }
     if (code < 0) {
@@ -766,17 +729,15 @@ int tide__catalog_done(struct tide_store *store, struct tide__incoming *in) {
     return 0;
 }
 
-/* [id, stage]; the op is read. */
 int tide__catalog_dropped(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
     const uint16_t from = in->from;
-    const uint64_t id = tide_read_uint(r), stage = tide_read_uint(r);
+    const uint32_t id = in->as.DROPPED.table, stage = in->as.DROPPED.stage;
     struct tide__catalog_entry *entry = tide__catalog_commands(store) ? tide__catalog_entry_of(store, id) : NULL;
     const uint64_t now = !entry || !entry->begun               ? 0
                          : entry->phase == TIDE__CATALOG_CLOSE ? 1
                          : entry->phase == TIDE__CATALOG_DROP  ? 2
                                                                : 0;
-    if (r->error || now == 0 || stage != now || !bit(entry->waiting, from)) {
+    if (now == 0 || stage != now || !bit(entry->waiting, from)) {
         return 0; /* of an earlier round, or an earlier controller's */
     }
     set_bit(entry->waiting, from, false);
@@ -801,12 +762,7 @@ static void welcome(struct tide_store *store, uint16_t node) {
         send_table(store, e, node, e->phase != TIDE__CATALOG_PREPARE);
     }
     TIDE__EACH_TECHNIQUE(store, welcome, store, node);
-    struct tide_writer w;
-    uint8_t buffer[16];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 1);
-    tide_write_uint(&w, TIDE__OP_SYNCED);
-    (void)tide__store_send_writer(store, node, &w);
+    (void)tide__store_tell(store, node, TIDE__AS(SYNCED, .none = 0));
 }
 
 void tide__catalog_member(struct tide_store *store, const struct tide_member *member) {

@@ -63,9 +63,9 @@ static inline bool tide__catalog_stands(const struct tide__catalog_entry *entry)
     return entry->phase == TIDE__CATALOG_READY || entry->phase == TIDE__CATALOG_CHANGE;
 }
 
-/* CREATE, KEYS, CLEAR, FORGET, DROP_TABLE; TABLE, TABLE_DONE, SYNCED, DROPPED; DROP (table_drop.c). */
-tide__handler tide__catalog_call, tide__catalog_table, tide__catalog_done, tide__catalog_synced, tide__catalog_dropped,
-    tide__drop_message, tide__learning_rate_call;
+tide__handler tide__create_call, tide__keys_call, tide__clear_call, tide__forget_call, tide__drop_call,
+    tide__catalog_table, tide__catalog_done, tide__catalog_synced, tide__catalog_dropped, tide__drop_message,
+    tide__learning_rate_call;
 
 /* Can the table be found at the node? */
 static inline bool tide__catalog_has(const struct tide__catalog_entry *entry, uint16_t node) {

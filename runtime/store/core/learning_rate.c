@@ -29,18 +29,12 @@ void tide__learning_rate_take(struct tide_table *table, float rate) {
     }
 }
 
-/* [table, rate]; the op is read. */
 int tide__learning_rate_call(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *body = &in->body;
-    const uint64_t id = tide_read_uint(body);
-    const double rate = tide_read_double(body);
-    if (body->error) {
-        return tide_fail(TIDE_EPROTO, "a damaged wish for another learning rate");
-    }
+    const double rate = in->as.SET_RATE.rate;
     if (!tide__catalog_commands(store)) {
         return tide_fail(TIDE_EBUSY, "this node is not the controller");
     }
-    struct tide__catalog_entry *entry = tide__catalog_entry_of(store, id);
+    struct tide__catalog_entry *entry = tide__catalog_entry_of(store, in->as.SET_RATE.table);
     if (!entry || entry->phase >= TIDE__CATALOG_CLOSE) {
         return tide_fail(TIDE_ENOENT, "the table was dropped");
     }
@@ -68,14 +62,5 @@ int tide_table_set_rate(struct tide_table *table, float rate) {
         tide__learning_rate_take(table, rate);
         return 0;
     }
-    struct tide_writer w;
-    uint8_t buffer[32];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 3);
-    tide_write_uint(&w, TIDE__OP_SET_RATE);
-    tide_write_uint(&w, table->id);
-    tide_write_double(&w, (double)rate);
-    const int code = tide__ask_controller(store, &w, true);
-    tide_writer_release(&w);
-    return code;
+    return tide__ask_controller(store, TIDE__AS(SET_RATE, .table = table->id, .rate = (double)rate), true);
 }

@@ -80,7 +80,7 @@ static inline bool tide__member_gone(const struct tide_store *store, unsigned no
 int tide__store_create_bare(struct tide_store **out);
 /* A call of the controller's store by a fiber. While the controller is away, and another one or the same is to
  * come, it is waited for; `patient`: also while it says that it is busy. So it may be asked twice. */
-int tide__ask_controller(struct tide_store *store, const struct tide_writer *w, bool patient);
+int tide__ask_controller(struct tide_store *store, enum tide__op op, const union tide__message *m, bool patient);
 uint16_t tide__store_learn_self(struct tide_store *store);
 static inline uint16_t tide__store_self(struct tide_store *store) {
     const unsigned self = atomic_load_explicit(&store->self, memory_order_relaxed);

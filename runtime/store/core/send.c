@@ -1,4 +1,4 @@
-/* Messages to store actors, of this node and of others: see internal.h. */
+/* Messages to store actors, of this node and of others: see send.h. */
 #include "store/core/node_store.h"
 #include "store/core/send.h"
 
@@ -51,14 +51,30 @@ int tide__store_send_writer(struct tide_store *store, uint16_t node, struct tide
     return code;
 }
 
-int tide__store_say(struct tide_store *store, uint16_t node, int op, uint64_t number) {
+int tide__store_tell(struct tide_store *store, uint16_t node, enum tide__op op, const union tide__message *m) {
     struct tide_writer w;
-    uint8_t buffer[32];
+    uint8_t buffer[128];
     tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 2);
-    tide_write_uint(&w, (uint64_t)op);
-    tide_write_uint(&w, number);
+    tide__message_write(&w, op, m);
     return tide__store_send_writer(store, node, &w);
+}
+
+int tide__store_call(uint16_t node, enum tide__op op, const union tide__message *m, uint64_t timeout,
+                     struct tide_reply **out) {
+    struct tide_writer w;
+    uint8_t buffer[512];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide__message_write(&w, op, m);
+    const int code =
+        w.error ? w.error : tide_call(tide_address_make(node, TIDE_ID_STORE), w.data, w.size, timeout, out);
+    tide_writer_release(&w);
+    return code;
+}
+
+int tide__nothing_answer(const struct tide_message *message) {
+    static const uint8_t nil = 0xc0;
+    (void)tide_answer(message->from, message->call, &nil, sizeof nil);
+    return 0;
 }
 
 int tide__store_gave_up(int code, const char *what, const char *missing) {

@@ -25,7 +25,12 @@ int tide__store_send_in_line(struct tide_store *store, uint16_t node, const void
 int tide__store_send_scattered(struct tide_store *store, uint16_t node, const void *data, size_t size,
                                struct tide_blob *tail);
 int tide__store_send_writer(struct tide_store *store, uint16_t node, struct tide_writer *writer); /* and releases it */
-int tide__store_say(struct tide_store *store, uint16_t node, int op, uint64_t number);            /* [op, number] */
+/* A whole message (TIDE__AS), prepaid, on lane store. */
+int tide__store_tell(struct tide_store *store, uint16_t node, enum tide__op op, const union tide__message *m);
+/* Calls a store actor. *gives* the answer. */
+int tide__store_call(uint16_t node, enum tide__op op, const union tide__message *m, uint64_t timeout,
+                     struct tide_reply **out);
+int tide__nothing_answer(const struct tide_message *message); /* of a call; 0 */
 /* Fails with the code that ended a wait for store_operation_timeout: "WHAT: MISSING in 30 s", or that the fiber ends.
  */
 int tide__store_gave_up(int code, const char *what, const char *missing);

@@ -47,7 +47,7 @@ bool tide_store_synced(struct tide_store *store);
 /* Gives up an operation whose caller is being ended: nothing is written to its rows any more.
  * Instead of a wait. */
 void tide_ticket_abandon(struct tide_ticket *ticket);
-/* "PULL" for the first element of a message to the store actor; NULL: unknown (message_names.c). */
+/* "PULL" for the first element of a message to the store actor; NULL: unknown (message.c). */
 const char *tide_store_message_name(uint64_t op);
 
 #endif

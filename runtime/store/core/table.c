@@ -3,6 +3,7 @@
  * until it is dropped (table_drop.c) and nobody holds it any more, or the store ends. How all nodes
  * come to have the same tables: catalog.c.
  */
+#include "store/core/send.h"
 #include "store/core/options.h"
 #include "store/core/table_drop.h"
 #include "store/rows/rules.h"
@@ -146,15 +147,14 @@ static int same_or_mismatch(struct tide_table *table, const struct tide_table_op
     return 0;
 }
 
-int tide__ask_controller(struct tide_store *store, const struct tide_writer *w, bool patient) {
+int tide__ask_controller(struct tide_store *store, enum tide__op op, const union tide__message *m, bool patient) {
     const uint64_t until = tide_port_now(store->port) + tide_limit(store_operation_timeout);
-    int code = w->error;
-    while (!code) {
+    int code;
+    for (;;) {
         struct tide_reply *reply = NULL;
         uint16_t controller = tide_net_controller(store->net);
         code = controller == 0 ? tide_fail(TIDE_EUNREACHABLE, "no controller is known")
-                               : tide_call(tide_address_make(controller, TIDE_ID_STORE), w->data, w->size,
-                                           tide_limit(store_operation_timeout), &reply);
+                               : tide__store_call(controller, op, m, tide_limit(store_operation_timeout), &reply);
         tide_reply_free(reply);
         const bool away = code == TIDE_EDIED || code == TIDE_EUNREACHABLE || code == TIDE_EBUSY;
         const bool again = (away && tide_net_durable(store->net)) || (patient && code == TIDE_EBUSY);
@@ -162,6 +162,9 @@ int tide__ask_controller(struct tide_store *store, const struct tide_writer *w, 
             break;
         }
         code = tide_sleep(TIDE_SECOND / (patient ? 50 : 20));
+        if (code) {
+            break;
+        }
     }
     return code;
 }
@@ -171,29 +174,22 @@ static int ask_to_create(struct tide_store *store, const struct tide_table_optio
     struct tide_writer w;
     uint8_t buffer[512];
     tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 2);
-    tide_write_uint(&w, TIDE__OP_CREATE);
     tide__options_write(&w, options);
-    const int code = tide__ask_controller(store, &w, false);
+    const int code =
+        w.error ? w.error : tide__ask_controller(store, TIDE__AS(CREATE, .options = TIDE__LIST(w.data, w.size)), false);
     tide_writer_release(&w);
     return tide__memory_told(code);
 }
 
 int tide_tables_forget(struct tide_node *node) {
     struct tide_store *store = tide_store_of(node);
-    struct tide_writer w;
-    uint8_t buffer[16];
     struct tide_reply *reply = NULL;
     if (!store || !store->net) {
         return tide_fail(TIDE_EUNSUPPORTED, "this node has no cluster whose tables could be forgotten");
     }
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 1);
-    tide_write_uint(&w, TIDE__OP_FORGET);
-    int code = tide_call(tide_address_make(tide__store_self(store), TIDE_ID_STORE), w.data, w.size,
-                         tide_limit(store_operation_timeout), &reply);
+    const int code = tide__store_call(tide__store_self(store), TIDE__AS(FORGET, .none = 0),
+                                      tide_limit(store_operation_timeout), &reply);
     tide_reply_free(reply);
-    tide_writer_release(&w);
     return code;
 }
 
@@ -349,9 +345,7 @@ void tide__store_look_at(struct tide_store *store, uint16_t id) {
     uint8_t body[16];
     struct tide_writer w;
     tide_writer_init(&w, body, sizeof body);
-    tide_write_array(&w, 2);
-    tide_write_uint(&w, TIDE__OP_MEMBERS);
-    tide_write_uint(&w, id);
+    tide__message_write(&w, TIDE__AS(MEMBERS, .node = id));
     if (tide_post(store->node, tide_address_make(0, TIDE_ID_STORE), w.data, w.size) != 0) {
         atomic_store_explicit(&store->members_missed, true, memory_order_relaxed);
     }

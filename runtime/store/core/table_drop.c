@@ -109,15 +109,8 @@ static bool is_quiet(struct tide_table *table) {
 
 /* ---- a node ---- */
 
-static void say(struct tide_store *store, uint64_t id, enum stage stage) {
-    struct tide_writer w;
-    uint8_t buffer[32];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 3);
-    tide_write_uint(&w, TIDE__OP_DROPPED);
-    tide_write_uint(&w, id);
-    tide_write_uint(&w, stage);
-    (void)tide__store_send_writer(store, tide_net_controller(store->net), &w);
+static void say(struct tide_store *store, uint32_t id, enum stage stage) {
+    (void)tide__store_tell(store, tide_net_controller(store->net), TIDE__AS(DROPPED, .table = id, .stage = stage));
 }
 
 static void begin(struct tide_store *store, struct tide_table *table) {
@@ -138,12 +131,11 @@ static void take_out(struct tide_store *store, struct tide__dropping *d) {
 }
 
 int tide__drop_message(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
     if (in->from != tide_net_controller(store->net)) {
         return 0;
     }
-    const uint64_t id = tide_read_uint(r), stage = tide_read_uint(r);
-    if (r->error || (stage != CLOSE && stage != DROP)) {
+    const uint32_t id = in->as.DROP.table, stage = in->as.DROP.stage;
+    if (stage != CLOSE && stage != DROP) {
         return TIDE_EPROTO;
     }
     struct tide_table *table = tide__table_by_id(store, id);
@@ -254,13 +246,6 @@ int tide_table_drop(struct tide_node *node, const char *name) {
     if (!name || !tide_identifier_valid(name)) {
         return tide_fail(TIDE_EINVAL, "the name of the table is no identifier");
     }
-    struct tide_writer w;
-    uint8_t buffer[128];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 2);
-    tide_write_uint(&w, TIDE__OP_DROP_TABLE);
-    tide_write_text(&w, name);
-    const int code = tide__ask_controller(store, &w, true); /* busy: its slots move */
-    tide_writer_release(&w);
-    return code;
+    return tide__ask_controller(store, TIDE__AS(DROP_TABLE, .name = TIDE__LIST(name, strlen(name))),
+                                true); /* busy: its slots move */
 }

@@ -23,11 +23,12 @@ struct tide__catalog_entry;
 /* A message to the store actor. */
 struct tide__incoming {
     const struct tide_message *message;
-    struct tide_reader body; /* the op is read */
+    union tide__message as;  /* its fields, by name; of a FREE message: none */
+    struct tide_reader body; /* behind them */
     size_t fields;           /* of the message, with the op */
     uint16_t from;
     uint16_t op;
-    bool late; /* of a table that is not here: it was dropped while the message was in flight */
+    bool useless; /* and whole: of a table that was dropped while it was in flight, or of a client */
 };
 /*
  * Deals with it. EPROTO: it is damaged, which is counted and logged; of a call every negative code is

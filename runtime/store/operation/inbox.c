@@ -11,18 +11,19 @@
 
 enum { LOGGED_MAX = 10 };
 
-static void malformed(struct tide_store *store, uint16_t from, const char *what) {
+static void damaged(struct tide_store *store, const struct tide__incoming *in) {
     uint64_t before = atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
     if (before < LOGGED_MAX) {
         tide_log(TIDE_LOG_WARN, store->node ? tide_node_name(store->node) : "",
-                 "store: damaged message%s%s from node %u", what ? " " : "", what ? what : "", (unsigned)from);
+                 "store: damaged message%s%s from node %u", in->op ? " " : "",
+                 in->op ? tide_store_message_name(in->op) : "", (unsigned)in->from);
     }
 }
 
-struct tide_table *tide__incoming_table(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_table *table = tide__table_by_id(store, tide_read_uint(&in->body));
-    in->late = !table && !in->body.error;
-    if (in->late) {
+struct tide_table *tide__incoming_table(struct tide_store *store, struct tide__incoming *in, uint64_t id) {
+    struct tide_table *table = tide__table_by_id(store, id);
+    in->useless = !table && !in->body.error;
+    if (in->useless) {
         TIDE_SOMETIMES(message_of_a_dropped_table);
     }
     return table;
@@ -60,11 +61,10 @@ int tide__reply_message(struct tide_store *store, struct tide__incoming *in) {
     }
     if (whole) {
         tide__pending_refused(store, id, (int)code, text);
-    } else {
-        tide__pending_answer(store, from, id, (int)code, text, positions, (size_t)count, rows_code, rows,
-                             rows ? rows_size / (size_t)count : 0);
+        return 0;
     }
-    return 0;
+    return tide__pending_answer(store, from, id, (int)code, text, positions, (size_t)count, rows_code, rows,
+                                rows ? rows_size / (size_t)count : 0);
 }
 
 /* Another controller: it has not heard what the former one was told. */
@@ -95,13 +95,13 @@ int tide__members_message(struct tide_store *store, struct tide__incoming *in) {
     tide__pressure_begin(store);
     look_for_commander(store);
     (void)tide__catalog_commands(store); /* perhaps since now, or no more */
-    uint64_t id = tide_read_uint(&in->body);
+    const uint16_t id = in->as.MEMBERS.node;
     bool missed = atomic_exchange_explicit(&store->members_missed, false, memory_order_relaxed);
     /* With news of itself a node looks at all: who was gone before it came is told to nobody. */
-    bool all = missed || in->body.error || id == 0 || id == tide__store_self(store);
+    bool all = missed || id == 0 || id == tide__store_self(store);
     struct tide_member members[8];
     size_t got;
-    if (!all && tide_net_member(store->net, (uint16_t)id, members)) {
+    if (!all && tide_net_member(store->net, id, members)) {
         on_member(store, members);
     }
     while (all && (got = tide_net_news(store->net, store->member_state, members, TIDE_COUNT(members))) > 0) {
@@ -121,28 +121,36 @@ int tide__members_message(struct tide_store *store, struct tide__incoming *in) {
     return 0;
 }
 
-static void on_cast(struct tide_store *store, const struct tide_message *message) {
-    struct tide__incoming in = {.message = message, .from = tide_address_node(message->from)};
-    in.from = in.from ? in.from : tide__store_self(store);
-    tide_reader_init(&in.body, message->data, message->size);
-    in.fields = tide_read_array(&in.body);
-    const uint64_t op = tide_read_uint(&in.body);
-    const bool known = !in.body.error && in.fields > 0 && op < TIDE__OP_COUNT;
-    tide__handler *handler = known ? store->handlers[op].cast : NULL;
-    in.op = (uint16_t)op;
-    if ((!handler || handler(store, &in) == TIDE_EPROTO) && !in.late) {
-        malformed(store, in.from, known ? tide_store_message_name(op) : NULL);
+/* Reads op and fields. NULL: damaged, or no such message. */
+static tide__handler *read_message(struct tide_store *store, struct tide__incoming *in, bool call) {
+    tide_reader_init(&in->body, in->message->data, in->message->size);
+    in->fields = tide_read_array(&in->body);
+    const uint64_t op = tide_read_uint(&in->body);
+    if (in->body.error || op == TIDE__OP_NONE || op >= TIDE__OP_COUNT) {
+        return NULL;
+    }
+    in->op = (uint16_t)op;
+    tide__handler *handler = call ? store->handlers[op].call : store->handlers[op].cast;
+    return handler && tide__message_read((enum tide__op)op, in->fields, &in->body, &in->as) ? handler : NULL;
+}
+
+void tide__cast_handle(struct tide_store *store, const struct tide_message *message, uint16_t from) {
+    struct tide__incoming in = {.message = message, .from = from ? from : tide__store_self(store)};
+    tide__handler *handler = read_message(store, &in, false);
+    if ((!handler || handler(store, &in) == TIDE_EPROTO) && !in.useless) {
+        damaged(store, &in);
     }
 }
 
 static void on_call(struct tide_store *store, const struct tide_message *message) {
     struct tide__incoming in = {.message = message, .from = tide_address_node(message->from)};
-    tide_reader_init(&in.body, message->data, message->size);
-    in.fields = tide_read_array(&in.body);
-    const uint64_t op = tide_read_uint(&in.body);
-    tide__handler *handler = op < TIDE__OP_COUNT ? store->handlers[op].call : NULL;
-    in.op = (uint16_t)op;
-    const int code = handler ? handler(store, &in) : tide_fail(TIDE_EPROTO, "the store does not know this request");
+    tide__handler *handler = read_message(store, &in, true);
+    const int code = handler ? handler(store, &in)
+                             : tide_fail(TIDE_EPROTO, "the store cannot read this request%s%s", in.op ? ": " : "",
+                                         in.op ? tide_store_message_name(in.op) : "");
+    if (!handler) {
+        damaged(store, &in);
+    }
     if (code < 0) {
         (void)tide_answer_error(message->from, message->call, code, tide_error_message());
     }
@@ -180,7 +188,7 @@ int tide__shard_handle(void *state, const struct tide_message *message) {
     struct tide_store *store = state;
     switch (message->kind) {
     case TIDE_CAST:
-        on_cast(store, message);
+        tide__cast_handle(store, message, tide_address_node(message->from));
         break;
     case TIDE_CALL:
         on_call(store, message);

@@ -191,13 +191,13 @@ static size_t settle(struct tide_store *store, struct tide__pending *p, uint16_t
     return fresh;
 }
 
-void tide__pending_answer(struct tide_store *store, uint16_t from, uint64_t id, int code, const char *text,
-                          const void *positions, size_t count, int rows_code, const void *rows, size_t row_bytes) {
+int tide__pending_answer(struct tide_store *store, uint16_t from, uint64_t id, int code, const char *text,
+                         const void *positions, size_t count, int rows_code, const void *rows, size_t row_bytes) {
     struct tide__pending_table *t = &store->pending;
     struct tide__pending *p = tide__pending_take(t, id);
     if (!p) {
         atomic_fetch_add_explicit(&store->replies_unknown, 1, memory_order_relaxed);
-        return;
+        return 0;
     }
     bool fits = count > 0 && (count <= p->left || p->at) && (positions || count == p->count);
     const bool brings = !code && (p->kind == TIDE__PULL || (rows && p->subscribes));
@@ -213,9 +213,8 @@ void tide__pending_answer(struct tide_store *store, uint16_t from, uint64_t id, 
         fits = count != SIZE_MAX;
     }
     if (!fits) {
-        atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
         tide__pending_fail(store, p, TIDE_EPROTO, "a node answered with the wrong number of rows");
-        return;
+        return TIDE_EPROTO;
     }
     p->left -= (uint32_t)count;
     if (p->left == 0) {
@@ -223,7 +222,7 @@ void tide__pending_answer(struct tide_store *store, uint16_t from, uint64_t id, 
             tide__ticket_finish(p->ticket, code, text);
         }
         tide__pending_end(t, p);
-        return;
+        return 0;
     }
     if (p->ticket && count) {
         tide__ticket_error(p->ticket, code, text);
@@ -231,6 +230,7 @@ void tide__pending_answer(struct tide_store *store, uint16_t from, uint64_t id, 
     tide_lock(&t->lock);
     p->busy = false;
     tide_unlock(&t->lock);
+    return 0;
 }
 
 void tide__pending_refused(struct tide_store *store, uint64_t id, int code, const char *text) {

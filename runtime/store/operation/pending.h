@@ -59,8 +59,8 @@ int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tid
 
 /* Answers of the store actor: a part of an operation is done. `from`: the node that says so, 0 this
  * one; positions NULL: all in order. */
-void tide__pending_answer(struct tide_store *store, uint16_t from, uint64_t id, int code, const char *text,
-                          const void *positions, size_t count, int rows_code, const void *rows, size_t row_bytes);
+int tide__pending_answer(struct tide_store *store, uint16_t from, uint64_t id, int code, const char *text,
+                         const void *positions, size_t count, int rows_code, const void *rows, size_t row_bytes);
 /* An id for a message that is being made; it becomes an entry, or is given back with what was made
  * of it. */
 int tide__pending_reserve(struct tide__pending_table *table, uint64_t *id);

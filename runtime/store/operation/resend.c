@@ -60,7 +60,7 @@ bool tide__pending_again(struct tide_store *store, uint64_t id, uint8_t **data, 
     if (*data) {
         memcpy(*data, p->message->data, size);
     }
-    bool good = *data && *indices && tide__job_parse(*data, size, store, job);
+    bool good = *data && *indices && tide__job_parse(*data, size, store, job) == 0;
     tide_lock(&t->lock);
     for (uint32_t i = 0; good && i < p->count; i++) {
         if (p->at[i]) {

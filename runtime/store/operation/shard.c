@@ -268,18 +268,10 @@ void tide__job_tell_map(const struct tide__job *job, const uint32_t *indices, si
             versions[found++] = table->slot_versions[slot];
         }
     }
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 8);
-    tide_write_uint(&w, TIDE__OP_MAP);
-    tide_write_uint(&w, table->id);
-    tide_write_uint(&w, job->id);
-    tide_write_uint(&w, home);
-    tide_write_uint(&w, 0);
-    tide_write_typed(&w, TIDE_U32, slots, found);
-    tide_write_typed(&w, TIDE_U32, homes, found);
-    tide_write_typed(&w, TIDE_U32, versions, found);
-    (void)tide__store_send_writer(table->store, job->origin, &w);
+    (void)tide__store_tell(table->store, job->origin,
+                           TIDE__AS(MAP, .table = table->id, .id = job->id, .passed_on = home,
+                                    .slots = TIDE__LIST(slots, found), .homes = TIDE__LIST(homes, found),
+                                    .versions = TIDE__LIST(versions, found)));
 }
 
 int tide__job_pass(const struct tide__job *job, const uint32_t *indices, const uint32_t *terms, size_t count,
@@ -339,9 +331,9 @@ struct tide__job *tide__job_detach(const struct tide__job *job, const uint32_t *
         tide_writer_release(&w);
         return NULL;
     }
-    bool parsed = tide__job_parse(w.data, w.size, store, part);
-    TIDE_ASSERT(parsed); /* we wrote it */
-    part->copy = w.data; /* no initial buffer: it is on the heap */
+    const int parsed = tide__job_parse(w.data, w.size, store, part);
+    TIDE_ASSERT(parsed == 0); /* we wrote it */
+    part->copy = w.data;      /* no initial buffer: it is on the heap */
     part->copy_bytes = w.size;
     part->own = job->own || job->returned;
     part->returned = job->returned;
@@ -668,9 +660,9 @@ static void answer_refusal(struct tide_store *store, const struct tide__job *job
     }
 }
 
-static void refuse(struct tide_store *store, const struct tide__job *job, int code, const char *text) {
-    atomic_fetch_add_explicit(&store->malformed, 1, memory_order_relaxed);
+static int refuse(struct tide_store *store, const struct tide__job *job, int code, const char *text) {
     answer_refusal(store, job, code, text);
+    return TIDE_EPROTO;
 }
 
 /* What tables with copies, and those that relocate, say more. False: it is damaged. */
@@ -690,8 +682,9 @@ static bool read_extra(struct tide_reader *r, struct tide__job *job, size_t *ter
     return true;
 }
 
-/* Points into body. False: not an operation we can execute; answered where possible. */
-bool tide__job_parse(const void *body, size_t size, struct tide_store *store, struct tide__job *job) {
+/* Points into body. EPROTO: not an operation this node can execute; ENOENT: its table was dropped. Both are answered
+ * where possible. */
+int tide__job_parse(const void *body, size_t size, struct tide_store *store, struct tide__job *job) {
     struct tide_reader r;
     tide_reader_init(&r, body, size);
     size_t fields = tide_read_array(&r), positions = 0, terms = 0, count = 0, values = 0;
@@ -714,7 +707,7 @@ bool tide__job_parse(const void *body, size_t size, struct tide_store *store, st
         (void)snprintf(text, sizeof text, "no table with id %llu here", (unsigned long long)table_id);
         TIDE_SOMETIMES(operation_on_a_dropped_table);
         answer_refusal(store, job, TIDE_ENOENT, text); /* dropped while it was on its way */
-        return false;
+        return TIDE_ENOENT;
     }
     const bool whole = !r.error && fields == tide__job_fields(job->table, kind) && read_extra(&r, job, &terms);
     job->positions = tide_read_nil(&r) ? NULL : tide_read_typed(&r, TIDE_U32, &positions);
@@ -722,31 +715,26 @@ bool tide__job_parse(const void *body, size_t size, struct tide_store *store, st
     if (!whole || r.error || count == 0 || count > UINT32_MAX / 2 || (job->positions && positions != count) ||
         (job->terms && terms != count) || stamp > TIDE_NO_CLOCK || flags > TIDE__FLAGS || hops >= TIDE__HOPS_MAX ||
         origin == 0 || origin > UINT16_MAX) {
-        refuse(store, job, TIDE_EPROTO, "a damaged operation");
-        return false;
+        return refuse(store, job, TIDE_EPROTO, "a damaged operation");
     }
     job->count = (uint32_t)count;
     if (kind == TIDE__PUSH) {
         job->rows = tide_read_typed(&r, tide__job_code(job), &values);
         if (r.error || values % tide__job_floats(job) != 0 || values / tide__job_floats(job) != count) {
-            refuse(store, job, TIDE_EPROTO, "rows do not match the keys");
-            return false;
+            return refuse(store, job, TIDE_EPROTO, "rows do not match the keys");
         }
     } else if (kind != TIDE__PULL && !job->table->relocates) {
-        refuse(store, job, TIDE_EREFUSED, "this table does not relocate");
-        return false;
+        return refuse(store, job, TIDE_EREFUSED, "this table does not relocate");
     } else if (kind == TIDE__PULL && count > REPLY_BYTES_MAX / (tide__job_floats(job) * sizeof(float)) + 1) {
-        refuse(store, job, TIDE_ELIMIT, "more rows than fit an answer");
-        return false;
+        return refuse(store, job, TIDE_ELIMIT, "more rows than fit an answer");
     }
     uint64_t bad;
     if (!keys_in_range(job, &bad)) {
         (void)snprintf(text, sizeof text, "key %llu is outside table '%s' (0..%llu)", (unsigned long long)bad,
                        job->table->name, (unsigned long long)(job->table->options.key_count - 1));
-        refuse(store, job, TIDE_ERANGE, text);
-        return false;
+        return refuse(store, job, TIDE_ERANGE, text);
     }
-    return true;
+    return 0;
 }
 
 /* Never stalls: whoever holds a row is about to let it go. */
@@ -754,20 +742,21 @@ void tide__table_job(struct tide__job *job) {
     job->table->operations->job(job);
 }
 
-static void operation(struct tide_store *store, uint16_t from, const struct tide_message *message) {
+static int operation(struct tide_store *store, uint16_t from, const struct tide_message *message) {
     struct tide__job job;
     memset(&job, 0, offsetof(struct tide__job, misses));
     job.copy = NULL;
     job.copy_bytes = 0;
     tide__misses_init(&job.misses);
-    if (!tide__job_parse(message->data, message->size, store, &job)) {
-        return;
+    const int parsed = tide__job_parse(message->data, message->size, store, &job);
+    if (parsed) {
+        return parsed;
     }
     job.blob = tide_message_blob(message);
     job.own = from == tide__store_self(store) && job.hops == 0 && job.origin == from;
     if (TIDE_UNLIKELY(tide__job_straight(&job) && job.origin == tide__store_self(store)) &&
         !job.table->operations->returned(store, &job, from)) {
-        return;
+        return 0;
     }
     if (job.origin != tide__store_self(store)) {
         tide__load_served(&job);
@@ -776,19 +765,19 @@ static void operation(struct tide_store *store, uint16_t from, const struct tide
     if (job.origin != tide__store_self(store) && tide__memory_admit_job(&job)) {
         tide__job_error(&job, TIDE_EBUSY, tide_error_message(), NULL, job.count);
         if (!TIDE_MUTANT(memory_refused_applied)) {
-            return;
+            return 0;
         }
         job.id = 0; /* nobody hears of it any more */
     }
     if (job.table->relocates || job.table->replicas) {
         tide__table_job(&job);
         job_reset(&job);
-        return;
+        return 0;
     }
     int code = store->stalled ? TIDE_EBUSY : process(&job);
     if (code != TIDE_EBUSY) {
         job_reset(&job);
-        return;
+        return 0;
     }
     /* It has to wait for a row: keep the message and start it over or go on where the walk stopped.
      */
@@ -799,7 +788,7 @@ static void operation(struct tide_store *store, uint16_t from, const struct tide
         job_reset(&job);
         tide_free(kept);
         tide_free(copy);
-        return;
+        return 0;
     }
     memcpy(copy, message->data, message->size);
     memcpy(kept, &job, sizeof job);
@@ -814,16 +803,17 @@ static void operation(struct tide_store *store, uint16_t from, const struct tide
     kept->keys = copy + (job.keys - message->data);
     kept->rows = job.rows ? copy + (job.rows - message->data) : NULL;
     stall(store, kept);
+    return 0;
 }
 
 int tide__operation_message(struct tide_store *store, struct tide__incoming *in) {
     const bool own = in->from == tide__store_self(store);
     const uint64_t began = own ? 0 : tide_port_now(store->port);
-    operation(store, in->from, in->message);
+    const int code = operation(store, in->from, in->message);
     if (!own) {
         tide__load_busy(store, began);
     }
-    return 0;
+    return code;
 }
 
 void tide__shard_release(struct tide_store *store) {

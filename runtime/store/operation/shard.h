@@ -120,7 +120,7 @@ int tide__job_pass(const struct tide__job *job, const uint32_t *indices, const u
                    uint16_t to);
 void tide__job_tell_map(const struct tide__job *job, const uint32_t *indices, size_t count, uint16_t home);
 /* Points into data. False: not an operation we can execute; answered where possible. */
-bool tide__job_parse(const void *data, size_t size, struct tide_store *store, struct tide__job *job);
+int tide__job_parse(const void *data, size_t size, struct tide_store *store, struct tide__job *job);
 void tide__job_free(struct tide_store *store, struct tide__job *job);
 
 /* ---- shard.c ---- */

@@ -146,14 +146,8 @@ void tide__async_leave(struct tide_table *table, unsigned guard) {
     struct tide__async_replication *a = table->replicas->async;
     atomic_fetch_sub(&a->lists[guard].passing, 1);
     if (is_half_full(table) && !atomic_exchange_explicit(&a->hurried, true, memory_order_relaxed)) {
-        struct tide_writer w;
-        uint8_t buffer[32];
-        tide_writer_init(&w, buffer, sizeof buffer);
-        tide_write_array(&w, 3);
-        tide_write_uint(&w, TIDE__OP_SAFE);
-        tide_write_uint(&w, table->id);
-        tide_write_uint(&w, 0);
-        (void)tide__store_send_writer(table->store, tide__store_self(table->store), &w); /* else: the timer */
+        (void)tide__store_tell(table->store, tide__store_self(table->store),
+                               TIDE__AS(SAFE, .table = table->id)); /* else: the timer */
     }
 }
 

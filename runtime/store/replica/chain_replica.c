@@ -85,9 +85,7 @@ static void acknowledge(struct tide_store *store, const struct tide__repl_messag
     struct tide_writer w;
     uint8_t buffer[32];
     tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 2);
-    tide_write_uint(&w, TIDE__OP_ACKR);
-    tide_write_uint(&w, m->token);
+    tide__message_write(&w, TIDE__AS(ACKR, .token = m->token));
     (void)tide__store_send(store, m->home, TIDE_LANE_ANSWER, true, w.data, w.size, NULL);
     tide_writer_release(&w);
 }
@@ -121,7 +119,7 @@ static bool read_ids(struct tide_reader *r, struct tide__repl_message *m) {
 static struct tide_table *read_repl(struct tide_store *store, struct tide__incoming *in, struct tide__repl_message *m) {
     struct tide_reader *r = &in->body;
     size_t keys = 0, numbers = 0, versions = 0, bytes = 0;
-    struct tide_table *table = tide__incoming_table(store, in);
+    struct tide_table *table = tide__incoming_table(store, in, tide_read_uint(&in->body));
     m->token = tide_read_uint(r);
     uint64_t home = tide_read_uint(r), kind = tide_read_uint(r);
     m->chain = tide_read_uint(r);
@@ -387,19 +385,19 @@ struct parts {
 static int part_send(struct parts *p, bool last) {
     struct tide_table *table = p->table;
     struct tide_writer w;
+    const struct tide__copied_slot *s = &table->replicas->slots[p->slot];
+    size_t ids;
+    uint64_t *pairs = tide__dedup_list(table, p->slot, &ids);
     tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 10);
-    tide_write_uint(&w, TIDE__OP_SNAP);
-    tide_write_uint(&w, table->id);
-    tide_write_uint(&w, p->slot);
-    tide_write_uint(&w, table->slot_versions[p->slot] > table->replicas->slots[p->slot].fence
-                            ? table->slot_versions[p->slot]
-                            : table->replicas->slots[p->slot].fence);
-    tide_write_uint(&w, (p->first ? FIRST_PART : 0u) | (last ? LAST_PART : 0u));
-    tide_write_uint(&w, table->replicas->slots[p->slot].number);
-    tide_write_typed(&w, TIDE_U64, p->keys, p->count);
-    tide_write_typed(&w, TIDE_F32, p->rows, p->count * table->row_floats);
-    tide__dedup_write(table, p->slot, &w);
+    tide__message_write(
+        &w, TIDE__AS(SNAP, .table = table->id, .slot = p->slot,
+                     .version = table->slot_versions[p->slot] > s->fence ? table->slot_versions[p->slot] : s->fence,
+                     .part = (p->first ? FIRST_PART : 0u) | (last ? LAST_PART : 0u), .number = s->number,
+                     .keys = TIDE__LIST(p->keys, p->count), .rows = TIDE__LIST(p->rows, p->count * table->row_floats),
+                     .ids = TIDE__LIST(pairs, pairs ? 2 * ids : 0),
+                     .lows = TIDE__LIST(pairs ? pairs + 2 * ids : NULL, pairs ? 2 * ids : 0)));
+    w.error = pairs ? w.error : TIDE_ENOMEM;
+    tide_free(pairs);
     p->first = false;
     p->count = 0;
     tide__table_count(table, TIDE__BYTES_OUT, w.size);
@@ -471,17 +469,14 @@ void tide__replica_fail(struct tide_table *table, uint32_t slot, uint16_t node) 
                     node, &slot, 1, NULL, 0);
 }
 
-/* [table, slot, version, part, number, keys, rows with state, ids, lows] */
 int tide__replica_snapshot(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
-    size_t count = 0, floats = 0;
-    struct tide_table *table = tide__incoming_table(store, in);
-    uint64_t slot = tide_read_uint(r), version = tide_read_uint(r), part = tide_read_uint(r);
-    uint64_t number = tide_read_uint(r);
-    const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
-    const uint8_t *rows = tide_read_typed(r, TIDE_F32, &floats);
-    bool good = !r->error && table && table->replicas && slot < TIDE_SLOT_COUNT && version <= UINT32_MAX &&
-                floats % table->row_floats == 0 && floats / table->row_floats == count;
+    const __typeof__(in->as.SNAP) *m = &in->as.SNAP;
+    struct tide_table *table = tide__incoming_table(store, in, m->table);
+    const uint32_t slot = m->slot, version = m->version;
+    const uint8_t *keys = m->keys.at, *rows = m->rows.at;
+    const size_t count = m->keys.count;
+    bool good = table && table->replicas && slot < TIDE_SLOT_COUNT && m->rows.count % table->row_floats == 0 &&
+                m->rows.count / table->row_floats == count;
     for (size_t i = 0; i < count && good; i++) {
         uint64_t key = u64_at(keys, i);
         good = (table->options.keys == TIDE_KEYS_HASHED || key < table->options.key_count) &&
@@ -491,11 +486,11 @@ int tide__replica_snapshot(struct tide_store *store, struct tide__incoming *in) 
         return TIDE_EPROTO;
     }
     struct tide__replicas *replicas = table->replicas;
-    if (!is_current(table, (uint32_t)slot, (uint32_t)version) || version < table->slot_versions[slot]) {
+    if (!is_current(table, slot, version) || version < table->slot_versions[slot]) {
         return 0;
     }
-    if (part & FIRST_PART) {
-        tide__replica_drop(table, (uint32_t)slot);
+    if (m->part & FIRST_PART) {
+        tide__replica_drop(table, slot);
         replicas->slots[slot].arriving = true;
     }
     int code = 0;
@@ -506,12 +501,12 @@ int tide__replica_snapshot(struct tide_store *store, struct tide__incoming *in) 
             code = row_apply(table, &ahead, j, true, rows + (i + j) * table->row_floats * sizeof(float));
         }
     }
-    code = code < 0 ? code : tide__dedup_read(table, (uint32_t)slot, r);
-    replicas->slots[slot].fence = (uint32_t)version;
-    replicas->slots[slot].number = number;
+    code = code < 0 ? code : tide__dedup_take(table, slot, &m->ids, &m->lows);
+    replicas->slots[slot].fence = version;
+    replicas->slots[slot].number = m->number;
     if (code < 0) {
-        tide__replica_fail(table, (uint32_t)slot, tide__store_self(store));
-    } else if ((part & LAST_PART) && replicas->slots[slot].arriving) {
+        tide__replica_fail(table, slot, tide__store_self(store));
+    } else if ((m->part & LAST_PART) && replicas->slots[slot].arriving) {
         replicas->slots[slot].arriving = false;
         replicas->slots[slot].held = true;
     }

@@ -216,44 +216,40 @@ static bool has_slot(const struct tide__dedup *r, const struct entry *e, uint32_
     return has;
 }
 
-void tide__dedup_write(const struct tide_table *table, uint32_t slot, struct tide_writer *w) {
+uint64_t *tide__dedup_list(const struct tide_table *table, uint32_t slot, size_t *count) {
     const struct tide__dedup *r = table->replicas->dedup;
-    uint32_t *found = tide_alloc((r->count + 1) * sizeof *found), count = 0;
-    for (uint32_t i = r->forgot[slot]; found && i < r->count; i++) {
-        if (is_live(table, &r->entries[i]) && has_slot(r, &r->entries[i], slot)) {
-            found[count++] = i;
+    size_t found = 0;
+    for (uint32_t i = r->forgot[slot]; i < r->count; i++) {
+        found += is_live(table, &r->entries[i]) && has_slot(r, &r->entries[i], slot);
+    }
+    uint64_t *pairs = tide_alloc((4 * found + 1) * sizeof *pairs);
+    size_t at = 0;
+    for (uint32_t i = r->forgot[slot]; pairs && i < r->count; i++) {
+        const struct entry *e = &r->entries[i];
+        if (is_live(table, e) && has_slot(r, e, slot)) {
+            pairs[2 * at] = pairs[2 * (found + at)] = e->origin;
+            pairs[2 * at + 1] = e->sequence;
+            pairs[2 * (found + at) + 1] = table->store->replication->low[e->origin];
+            at++;
         }
     }
-    w->error = found ? w->error : TIDE_ENOMEM;
-    for (int marks = 0; marks < 2; marks++) {
-        tide_write_typed_head(w, TIDE_U64, 2 * (size_t)count);
-        uint8_t *out = tide_write_reserve(w, 2 * (size_t)count * sizeof(uint64_t));
-        for (uint32_t i = 0; out && i < count; i++) {
-            const struct entry *e = &r->entries[found[i]];
-            const uint64_t pair[2] = {e->origin, marks ? table->store->replication->low[e->origin] : e->sequence};
-            memcpy(out + i * sizeof pair, pair, sizeof pair);
-        }
-    }
-    tide_free(found);
+    *count = found;
+    return pairs;
 }
 
-int tide__dedup_read(struct tide_table *table, uint32_t slot, struct tide_reader *r) {
-    size_t count = 0, lows_count = 0;
-    const uint8_t *ids = tide_read_typed(r, TIDE_U64, &count);
-    const uint8_t *lows = tide_read_typed(r, TIDE_U64, &lows_count);
-    if (r->error || count % 2 || lows_count % 2 || count > UINT32_MAX / 2) {
+int tide__dedup_take(struct tide_table *table, uint32_t slot, const struct tide__array *ids,
+                     const struct tide__array *lows) {
+    if (ids->count % 2 || lows->count % 2 || ids->count > UINT32_MAX / 2) {
         return tide_fail(TIDE_EPROTO, "damaged operation ids");
     }
     tide__dedup_drop(table, slot);
-    for (size_t i = 0; i < lows_count / 2; i++) {
-        uint64_t pair[2];
-        memcpy(pair, lows + i * sizeof pair, sizeof pair);
+    for (size_t i = 0; i < lows->count / 2; i++) {
+        const uint64_t pair[2] = {tide__long_at(lows->at, 2 * i), tide__long_at(lows->at, 2 * i + 1)};
         tide__dedup_low(table->store, pair[0] < TIDE__NODES ? (uint16_t)pair[0] : UINT16_MAX, pair[1]);
     }
     int code = 0;
-    for (size_t i = 0; i < count / 2 && !code; i++) {
-        uint64_t pair[2];
-        memcpy(pair, ids + i * sizeof pair, sizeof pair);
+    for (size_t i = 0; i < ids->count / 2 && !code; i++) {
+        const uint64_t pair[2] = {tide__long_at(ids->at, 2 * i), tide__long_at(ids->at, 2 * i + 1)};
         if (pair[0] < TIDE__NODES) {
             code = tide__dedup_reserve(table, (uint16_t)pair[0], 1, 1);
         }

@@ -114,24 +114,21 @@ struct change {
 };
 
 static bool read_change(struct tide_store *store, struct tide__incoming *in, struct change *c) {
-    struct tide_reader *r = &in->body;
-    size_t homes = 0, chains = 0, versions = 0;
-    c->table = tide__incoming_table(store, in);
-    uint64_t cause = tide_read_uint(r);
-    c->slots = tide_read_typed(r, TIDE_U32, &c->count);
-    c->homes = tide_read_typed(r, TIDE_U32, &homes);
-    c->chains = tide_read_typed(r, TIDE_U64, &chains);
-    c->versions = tide_read_typed(r, TIDE_U32, &versions);
-    if (r->error || !c->table || !c->table->replicas || cause >= TIDE__NODES || c->count > TIDE_SLOT_COUNT ||
-        homes != c->count || chains != c->count || versions != c->count) {
+    const __typeof__(in->as.GROUPS) *m = &in->as.GROUPS;
+    c->table = tide__incoming_table(store, in, m->table);
+    c->cause = m->cause;
+    c->count = m->slots.count;
+    c->slots = m->slots.at;
+    c->homes = m->homes.at;
+    c->chains = m->chains.at;
+    c->versions = m->versions.at;
+    if (!c->table || !c->table->replicas || m->cause >= TIDE__NODES || !tide__are_slots(&m->slots) ||
+        m->homes.count != c->count || m->chains.count != c->count || m->versions.count != c->count) {
         return false;
     }
-    c->cause = (uint16_t)cause;
     for (size_t i = 0; i < c->count; i++) {
-        uint32_t slot, home;
-        memcpy(&slot, c->slots + i * 4, 4);
-        memcpy(&home, c->homes + i * 4, 4);
-        if (slot >= TIDE_SLOT_COUNT || home == 0 || home >= TIDE__NODES) {
+        const uint32_t home = tide__number_at(c->homes, i);
+        if (home == 0 || home >= TIDE__NODES) {
             return false;
         }
     }

@@ -131,14 +131,10 @@ static void tell(struct tide_store *store, struct tide__catalog_entry *entry, co
     struct tide_writer *w = &told->groups;
     told->store = store;
     tide_writer_init(w, NULL, 0);
-    tide_write_array(w, 7);
-    tide_write_uint(w, TIDE__OP_GROUPS);
-    tide_write_uint(w, entry->id);
-    tide_write_uint(w, cause);
-    tide_write_typed(w, TIDE_U32, news->slots, news->count);
-    tide_write_typed(w, TIDE_U32, homes, news->count);
-    tide_write_typed(w, TIDE_U64, chains, news->count);
-    tide_write_typed(w, TIDE_U32, versions, news->count);
+    tide__message_write(w, TIDE__AS(GROUPS, .table = entry->id, .cause = cause,
+                                    .slots = TIDE__LIST(news->slots, news->count),
+                                    .homes = TIDE__LIST(homes, news->count), .chains = TIDE__LIST(chains, news->count),
+                                    .versions = TIDE__LIST(versions, news->count)));
     entry->tell |= record(store, entry, told) != 0;
     tide_free(homes);
 }

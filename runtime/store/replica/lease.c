@@ -87,29 +87,26 @@ void tide__lease_ask(struct tide_store *store) {
     for (uint32_t w = 0; w < words; w++) {
         for (uint64_t left = wanted[w]; left; left &= left - 1) {
             const uint32_t node = 64 * w + (uint32_t)__builtin_ctzll(left);
-            (void)tide__store_say(store, (uint16_t)node, TIDE__OP_LEASE_ASK, now); /* or no lease */
+            (void)tide__store_tell(store, (uint16_t)node, TIDE__AS(LEASE_ASK, .time = now)); /* or no lease */
         }
     }
 }
 
 int tide__lease_asked(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
     const uint16_t from = in->from;
     struct tide__replication *replication = store->replication;
-    uint64_t asked = tide_read_uint(r);
-    if (r->error || !replication || from >= TIDE__NODES || !tide__member_lives(store, from)) {
+    if (!replication || from >= TIDE__NODES || !tide__member_lives(store, from)) {
         return 0;
     }
     replication->granted_until[from] = tide_port_now(store->port) + TIDE__LEASE + TIDE__LEASE / 1000;
-    (void)tide__store_say(store, from, TIDE__OP_LEASE, asked);
+    (void)tide__store_tell(store, from, TIDE__AS(LEASE, .time = in->as.LEASE_ASK.time));
     return 0;
 }
 
 int tide__lease_granted(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
     const uint16_t from = in->from;
-    uint64_t asked = tide_read_uint(r);
-    if (r->error || !store->replication || from >= TIDE__NODES || asked > tide_port_now(store->port)) {
+    const uint64_t asked = in->as.LEASE.time;
+    if (!store->replication || from >= TIDE__NODES || asked > tide_port_now(store->port)) {
         return 0;
     }
     const uint64_t since = TIDE_MUTANT(lease_from_answer) ? tide_port_now(store->port) : asked;

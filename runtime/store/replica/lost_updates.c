@@ -63,10 +63,7 @@ void tide__lost_updates_tell(struct tide_table *table) {
             struct tide_writer w;
             uint8_t buffer[32];
             tide_writer_init(&w, buffer, sizeof buffer);
-            tide_write_array(&w, 3);
-            tide_write_uint(&w, TIDE__OP_SAFE);
-            tide_write_uint(&w, table->id);
-            tide_write_uint(&w, peer->given_safe);
+            tide__message_write(&w, TIDE__AS(SAFE, .table = table->id, .pushes = peer->given_safe));
             peer->told = peer->given_safe;
             /* the lane of the answers it counts; unreachable: it is gone */
             (void)tide__store_send(table->store, (uint16_t)i, TIDE_LANE_ANSWER, true, w.data, w.size, NULL);
@@ -75,13 +72,11 @@ void tide__lost_updates_tell(struct tide_table *table) {
     }
 }
 
-/* [table, answered pushes that are safe]; from oneself: it is time to ship. */
+/* From oneself: it is time to ship. */
 int tide__lost_updates_safe(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
     const uint16_t from = in->from;
-    struct tide_table *table = tide__incoming_table(store, in);
-    const uint64_t safe = tide_read_uint(r);
-    if (r->error || !table || !table->replicas || !table->replicas->async) {
+    struct tide_table *table = tide__incoming_table(store, in, in->as.SAFE.table);
+    if (!table || !table->replicas || !table->replicas->async) {
         return TIDE_EPROTO;
     }
     if (from == tide__store_self(store)) {
@@ -90,7 +85,7 @@ int tide__lost_updates_safe(struct tide_store *store, struct tide__incoming *in)
     }
     struct tide__risk_peer *peer = peer_of(table->replicas->async, from);
     if (peer) {
-        peer->taken_safe = safe;
+        peer->taken_safe = in->as.SAFE.pushes;
     }
     return 0;
 }

@@ -365,9 +365,7 @@ int tide__replicate(const struct tide__repl *all) {
 }
 
 int tide__replica_ack(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
-    uint64_t token = tide_read_uint(r);
-    struct tide__repl *repl = r->error || !store->replication ? NULL : ring_take(store->replication, token);
+    struct tide__repl *repl = store->replication ? ring_take(store->replication, in->as.ACKR.token) : NULL;
     if (repl) { /* else of a group that is no more */
         repl_done(repl);
     }

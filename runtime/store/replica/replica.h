@@ -69,9 +69,10 @@ uint32_t tide__dedup_untold(const struct tide_table *table);
 uint32_t tide__dedup_tell(const struct tide_table *table, uint64_t *out);
 void tide__dedup_telling(struct tide_table *table);
 void tide__dedup_told(struct tide_table *table);
-/* Two arrays: u64 (origin, sequence) pairs, then u64 (origin, low) pairs. */
-void tide__dedup_write(const struct tide_table *table, uint32_t slot, struct tide_writer *w);
-int tide__dedup_read(struct tide_table *table, uint32_t slot, struct tide_reader *r);
+/* `count` pairs (origin, sequence), then as many (origin, low); *gives*. NULL: out of memory. */
+uint64_t *tide__dedup_list(const struct tide_table *table, uint32_t slot, size_t *count);
+int tide__dedup_take(struct tide_table *table, uint32_t slot, const struct tide__array *ids,
+                     const struct tide__array *lows);
 void tide__dedup_drop(struct tide_table *table, uint32_t slot);
 /* The marks of all origins: u64 (origin, low) pairs; *gives*. NULL: there are none, or no memory. */
 uint64_t *tide__dedup_lows(const struct tide_store *store, uint32_t *count);
@@ -160,7 +161,7 @@ struct tide__replication { /* of a store */
 
 extern const struct tide__technique tide__replicated;
 tide__handler tide__replica_repl, tide__replica_ack, tide__replica_snapshot, tide__lease_asked, tide__lease_granted,
-    tide__failover_groups, tide__rebuild_message;
+    tide__failover_groups, tide__rebuild_message, tide__rebuilt_message, tide__copy_failed_message;
 
 int tide__replicas_init(struct tide_table *table, const uint64_t *chains);
 void tide__replicas_deinit(struct tide_table *table);

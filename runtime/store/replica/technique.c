@@ -129,21 +129,38 @@ const struct tide__technique tide__replicated = {
     .plan_busy = tide__groups_busy,
 };
 
-/* REBUILD, REBUILT, COPY_FAILED: bodies like those of moves. */
-int tide__rebuild_message(struct tide_store *store, struct tide__incoming *in) {
-    struct tide__move_body m;
-    struct tide_table *table = tide__incoming_table(store, in);
-    if (!table || !tide__move_read(&in->body, &m)) {
-        return TIDE_EPROTO;
-    }
-    if (in->op == TIDE__OP_REBUILT) {
-        tide__groups_rebuilt(store, in->from, table->id, m.version, m.node, m.slots, m.count);
-    } else if (in->op == TIDE__OP_COPY_FAILED) {
-        tide__groups_copy_failed(store, table->id, m.node, m.slots, m.count);
-    } else if (in->from == tide_net_controller(store->net) && table->replicas) {
-        tide__rebuild_order(table, m.version, m.node, m.slots, m.count);
-    }
+static int advanced(struct tide_store *store) {
     tide__plan_advance(store);
     tide__moves_advance(store);
     return 0;
+}
+
+int tide__rebuild_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.REBUILD) *m = &in->as.REBUILD;
+    struct tide_table *table = tide__incoming_table(store, in, m->table);
+    if (!table || !tide__are_slots(&m->slots)) {
+        return TIDE_EPROTO;
+    }
+    if (in->from == tide_net_controller(store->net) && table->replicas) {
+        tide__rebuild_order(table, m->version, m->node, m->slots.at, m->slots.count);
+    }
+    return advanced(store);
+}
+
+int tide__rebuilt_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.REBUILT) *m = &in->as.REBUILT;
+    if (!tide__incoming_table(store, in, m->table) || !tide__are_slots(&m->slots)) {
+        return TIDE_EPROTO;
+    }
+    tide__groups_rebuilt(store, in->from, m->table, m->version, m->node, m->slots.at, m->slots.count);
+    return advanced(store);
+}
+
+int tide__copy_failed_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.COPY_FAILED) *m = &in->as.COPY_FAILED;
+    if (!tide__incoming_table(store, in, m->table) || !tide__are_slots(&m->slots)) {
+        return TIDE_EPROTO;
+    }
+    tide__groups_copy_failed(store, m->table, m->node, m->slots.at, m->slots.count);
+    return advanced(store);
 }

@@ -11,7 +11,7 @@ void tide__flush_barrier_ask(struct tide_store *store, struct tide__flush_barrie
     for (uint16_t node = 1; node < store->members_end; node++) {
         if (node != tide__store_self(store) && tide__member_lives(store, node)) {
             barrier->awaited[node / 8] |= (uint8_t)(1u << (node % 8));
-            (void)tide__store_say(store, node, TIDE__OP_FLUSH, barrier->turn); /* or it is gone soon */
+            (void)tide__store_tell(store, node, TIDE__AS(FLUSH, .turn = barrier->turn)); /* or it is gone soon */
         }
     }
 }
@@ -31,20 +31,16 @@ void tide__flush_barrier_hear(struct tide__flush_barrier *barrier, uint16_t from
     }
 }
 
-/* [turn]; the op is read. */
-int tide__flush_barrier_message(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
-    const uint16_t from = in->from;
-    const int op = in->op;
-    const uint64_t turn = tide_read_uint(r);
-    if (r->error || from >= TIDE__NODES) {
+int tide__flush_message(struct tide_store *store, struct tide__incoming *in) {
+    (void)tide__store_tell(store, in->from, TIDE__AS(FLUSHED, .turn = in->as.FLUSH.turn));
+    return 0;
+}
+
+int tide__flushed_message(struct tide_store *store, struct tide__incoming *in) {
+    if (in->from >= TIDE__NODES) {
         return TIDE_EPROTO;
     }
-    if (op == TIDE__OP_FLUSH) {
-        (void)tide__store_say(store, from, TIDE__OP_FLUSHED, turn);
-    } else {
-        tide__drain_flushed(store, from, turn);
-        tide__slot_sends_flushed(store, from, turn);
-    }
+    tide__drain_flushed(store, in->from, in->as.FLUSHED.turn);
+    tide__slot_sends_flushed(store, in->from, in->as.FLUSHED.turn);
     return 0;
 }

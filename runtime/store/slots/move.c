@@ -126,50 +126,20 @@ void tide__route_clear(struct tide_table *table, uint32_t slot, uint32_t flags) 
 
 /* ---- messages of slots ---- */
 
-/* Bounded and unaligned. NULL: damaged. */
-static const uint8_t *read_slots(struct tide_reader *r, size_t *count) {
-    const uint8_t *slots = tide_read_typed(r, TIDE_U32, count);
-    if (r->error || *count > TIDE_SLOT_COUNT) {
-        return NULL;
-    }
-    for (size_t i = 0; i < *count; i++) {
-        uint32_t slot;
-        memcpy(&slot, slots + i * 4, 4);
-        if (slot >= TIDE_SLOT_COUNT) {
-            return NULL;
-        }
-    }
-    return slots;
-}
-
-bool tide__move_read(struct tide_reader *r, struct tide__move_body *m) {
-    const uint64_t version = tide_read_uint(r), node = tide_read_uint(r);
-    m->slots = read_slots(r, &m->count);
-    m->lost = tide_read_typed(r, TIDE_U32, &m->lost_count);
-    m->version = (uint32_t)version;
-    m->node = (uint16_t)node;
-    return !r->error && m->slots && m->lost && version <= UINT32_MAX && node <= UINT16_MAX;
-}
-
 static uint32_t at(const uint8_t *numbers, size_t i) {
     uint32_t value;
     memcpy(&value, numbers + i * 4, sizeof value);
     return value;
 }
 
-/* [op, table, version, node, slots] */
-void tide__move_send(struct tide_store *store, uint16_t to, int op, uint32_t table, uint32_t version, uint16_t node,
-                     const uint32_t *slots, size_t count, const uint32_t *lost, size_t lost_count) {
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 6);
-    tide_write_uint(&w, (uint64_t)op);
-    tide_write_uint(&w, table);
-    tide_write_uint(&w, version);
-    tide_write_uint(&w, node);
-    tide_write_typed(&w, TIDE_U32, slots, count);
-    tide_write_typed(&w, TIDE_U32, lost, lost_count);
-    if (tide__store_send_writer(store, to, &w)) {
+void tide__move_send(struct tide_store *store, uint16_t to, enum tide__op op, uint32_t table, uint32_t version,
+                     uint16_t node, const uint32_t *slots, size_t count, const uint32_t *lost, size_t lost_count) {
+    const union tide__message m = {.MOVE = {.table = table,
+                                            .version = version,
+                                            .node = node,
+                                            .slots = TIDE__LIST(slots, count),
+                                            .lost = TIDE__LIST(lost, lost_count)}};
+    if (tide__store_tell(store, to, op, &m)) {
         tide_log(TIDE_LOG_WARN, tide_node_name(store->node), "a slot move was not told to node %u: %s", (unsigned)to,
                  tide_error_message());
     }
@@ -336,38 +306,32 @@ static void fences_advance(struct tide_table *table) {
     }
 }
 
-/* [table, id or 0, passed on to, round or 0, slots, homes, versions]; the op is read. With a round: the controller's
- * term in place of the id. Each round has a leaver of its own, which may end when this node has answered: an answer to
- * an earlier round, or to a former controller, does not count for it. */
+/* Each round has a leaver of its own, which may end when this node has answered: an answer to an earlier round, or to
+ * a former controller, does not count for it. */
 int tide__move_map(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
-    const uint16_t from = in->from;
-    size_t count = 0, homes_count = 0, versions_count = 0;
-    struct tide_table *table = tide__incoming_table(store, in);
-    uint64_t id = tide_read_uint(r), passed_on = tide_read_uint(r);
-    uint64_t round = tide_read_uint(r);
-    const uint8_t *slots = read_slots(r, &count);
-    const uint8_t *homes = tide_read_typed(r, TIDE_U32, &homes_count);
-    const uint8_t *versions = tide_read_typed(r, TIDE_U32, &versions_count);
-    if (!table || r->error || !slots || homes_count != count || versions_count != count || round > UINT32_MAX) {
+    const __typeof__(in->as.MAP) *m = &in->as.MAP;
+    const size_t count = m->slots.count;
+    struct tide_table *table = tide__incoming_table(store, in, m->table);
+    if (!table || !tide__are_slots(&m->slots) || m->homes.count != count || m->versions.count != count) {
         return TIDE_EPROTO;
     }
-    if (id && passed_on && passed_on <= UINT16_MAX) {
-        tide__pending_passed_on(store, id, (uint16_t)passed_on);
+    const uint32_t round = m->round, term = (uint32_t)m->id;
+    if (m->id && m->passed_on) {
+        tide__pending_passed_on(store, m->id, m->passed_on);
     }
     if (!table->replicas) { /* ENOMEM: the old home forwards */
-        (void)change_homes(table, slots, homes, 0, versions, 0, count, false);
+        (void)change_homes(table, m->slots.at, m->homes.at, 0, m->versions.at, 0, count, false);
     }
-    TIDE__EACH_TECHNIQUE(store, homes_told, table, slots, count);
-    if (round && from == tide_net_controller(store->net)) {
-        if (table->map_rounds > 0 && table->map_term != (uint32_t)id) {
+    TIDE__EACH_TECHNIQUE(store, homes_told, table, m->slots.at, count);
+    if (round && in->from == tide_net_controller(store->net)) {
+        if (table->map_rounds > 0 && table->map_term != term) {
             table->map_rounds = 0; /* of a former controller: nobody waits for them */
             store->moves->answers--;
         }
         store->moves->answers += table->map_rounds == 0;
-        table->map_round = table->map_rounds == 0 ? (uint32_t)round : table->map_round;
-        table->map_rounds = (uint32_t)round - table->map_round + 1; /* each table is told of all */
-        table->map_term = (uint32_t)id;
+        table->map_round = table->map_rounds == 0 ? round : table->map_round;
+        table->map_rounds = round - table->map_round + 1; /* each table is told of all */
+        table->map_term = term;
     }
     fences_advance(table);
     return 0;
@@ -494,39 +458,34 @@ static void slot_is_here(struct tide_store *store, struct tide_table *table, uin
     fences_advance(table);
 }
 
-/* [table, slot, keys, rows with state] */
-static int on_rows(struct tide_store *store, struct tide_table *table, struct tide_reader *r) {
-    size_t count = 0, floats = 0, marks_count = 0, seconds_floats = 0, split = 0;
-    uint64_t slot = tide_read_uint(r);
-    const uint8_t *keys = tide_read_typed(r, TIDE_U64, &count);
-    const uint8_t *rows = tide_read_typed(r, TIDE_F32, &floats);
-    const uint8_t *marks = tide_read_typed(r, TIDE_U32, &marks_count);
-    const uint8_t *seconds = tide_read_typed(r, TIDE_F32, &seconds_floats);
-    bool good = !r->error && marks_count == count && slot < TIDE_SLOT_COUNT && floats % table->row_floats == 0 &&
-                floats / table->row_floats == count && (tide__route_of(table, (uint32_t)slot) & TIDE__AWAITED);
+int tide__rows_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.ROWS) *m = &in->as.ROWS;
+    struct tide_table *table = tide__incoming_table(store, in, m->table);
+    const size_t count = m->keys.count;
+    size_t split = 0;
+    bool good = table && m->marks.count == count && m->slot < TIDE_SLOT_COUNT &&
+                m->rows.count % table->row_floats == 0 && m->rows.count / table->row_floats == count &&
+                (tide__route_of(table, m->slot) & TIDE__AWAITED);
     for (size_t i = 0; i < count && good; i++) {
-        uint64_t key;
-        memcpy(&key, keys + i * 8, sizeof key);
+        const uint64_t key = tide__long_at(m->keys.at, i);
         good = (table->options.keys == TIDE_KEYS_HASHED || key < table->options.key_count) &&
-               tide__slot_of(table, key) == slot;
-        uint32_t mark;
-        memcpy(&mark, marks + i * sizeof mark, sizeof mark);
-        split += (mark & TIDE__MARK_SPLIT) != 0;
+               tide__slot_of(table, key) == m->slot;
+        split += (tide__number_at(m->marks.at, i) & TIDE__MARK_SPLIT) != 0;
     }
-    if (!good || seconds_floats != split * table->row_floats) {
+    if (!good || m->seconds.count != split * table->row_floats) {
         return TIDE_EPROTO;
     }
     struct tide__misses misses;
     tide__misses_init(&misses);
     struct tide__pass pass = {.table = table,
-                              .keys = keys,
+                              .keys = m->keys.at,
                               .count = count,
-                              .in = rows,
+                              .in = m->rows.at,
                               .mask = TIDE__MINE,
                               .raw = true,
                               .patient = true,
-                              .marks = marks,
-                              .seconds = seconds,
+                              .marks = m->marks.at,
+                              .seconds = m->seconds.at,
                               .misses = &misses};
     int code = tide__pass_push(&pass);
     if (code) {
@@ -552,72 +511,106 @@ void tide__moves_advance(struct tide_store *store) {
     }
 }
 
-/* [table, version, node, slots, lost], or shorter ones; the op is read. */
-int tide__move_message(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *r = &in->body;
-    const uint16_t from = in->from;
-    const int op = in->op;
-    const bool controls = from == tide_net_controller(store->net);
-    const bool asks = op == TIDE__OP_EXPECT || op == TIDE__OP_MOVE;
-    const bool tells =
-        op == TIDE__OP_DRAINED || op == TIDE__OP_EXPECTED || op == TIDE__OP_MOVED || op == TIDE__OP_MAP_DONE;
-    if ((asks && !controls) || (tells && !tide__catalog_commands(store))) {
-        return 0; /* of a controller that is none any more, or to one */
-    }
-    if (op == TIDE__OP_DRAINED) {
-        tide__plan_drained(store, from);
-        tide__plan_advance(store);
-        return 0;
-    }
-    struct tide_table *table = tide__incoming_table(store, in);
+/* The table of what the controller orders. NULL: damaged, or of a controller that is none any more. */
+static struct tide_table *ordered(struct tide_store *store, struct tide__incoming *in, uint32_t id,
+                                  const struct tide__array *slots) {
+    struct tide_table *table = tide__incoming_table(store, in, id);
+    in->useless = in->useless || in->from != tide_net_controller(store->net);
+    return !in->useless && tide__are_slots(slots) ? table : NULL;
+}
+
+/* The table of what the controller is told. NULL: damaged, or this node does not command. */
+static struct tide_table *reported(struct tide_store *store, struct tide__incoming *in, uint32_t id,
+                                   const struct tide__array *slots) {
+    struct tide_table *table = tide__incoming_table(store, in, id);
+    in->useless = in->useless || !tide__catalog_commands(store);
+    return !in->useless && tide__are_slots(slots) ? table : NULL;
+}
+
+static int advanced(struct tide_store *store) {
+    tide__plan_advance(store);
+    tide__moves_advance(store);
+    return 0;
+}
+
+int tide__expect_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.EXPECT) *m = &in->as.EXPECT;
+    struct tide_table *table = ordered(store, in, m->table, &m->slots);
     if (!table) {
         return TIDE_EPROTO;
     }
-    if (op == TIDE__OP_ROWS) {
-        return on_rows(store, table, r);
-    }
-    if (op == TIDE__OP_SLOT_DONE || op == TIDE__OP_SLOT_HERE) {
-        uint64_t slot = tide_read_uint(r);
-        (void)tide_read_uint(r);
-        uint64_t lost_to = tide_read_uint(r);
-        if (r->error || slot >= TIDE_SLOT_COUNT || lost_to > UINT16_MAX) {
-            return TIDE_EPROTO;
-        }
-        if (op == TIDE__OP_SLOT_HERE) {
-            tide__slot_send_came(store, table, (uint32_t)slot);
-        } else {
-            slot_is_here(store, table, (uint32_t)slot, (uint16_t)lost_to);
-            (void)tide__slot_say(table, from, TIDE__OP_SLOT_HERE, (uint32_t)slot, 0, 0);
-        }
-        return 0;
-    }
-    struct tide__move_body m;
-    if (!tide__move_read(r, &m)) {
+    on_expect(store, table, m->version, m->node, m->slots.at, m->slots.count);
+    return advanced(store);
+}
+
+int tide__move_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.MOVE) *m = &in->as.MOVE;
+    struct tide_table *table = ordered(store, in, m->table, &m->slots);
+    if (!table) {
         return TIDE_EPROTO;
     }
-    switch (op) {
-    case TIDE__OP_EXPECT:
-        on_expect(store, table, m.version, m.node, m.slots, m.count);
-        break;
-    case TIDE__OP_MOVE:
-        tide__slot_send_begin(store, table, m.version, m.node, m.slots, m.count);
-        break;
-    case TIDE__OP_EXPECTED:
-        tide__plan_expected(store, table->id, m.version);
-        break;
-    case TIDE__OP_MOVED:
-        tide__plan_moved(store, table->id, m.version, m.lost, m.lost_count);
-        break;
-    case TIDE__OP_MAP_DONE:
-        if (m.version > 0 && m.count == 1 && at(m.slots, 0) == (uint32_t)tide_net_term(store->net)) {
-            tide__plan_answered(store, from, table->id, m.version); /* not what a former one asked */
-        }
-        break;
-    default:
-        break;
+    tide__slot_send_begin(store, table, m->version, m->node, m->slots.at, m->slots.count);
+    return advanced(store);
+}
+
+int tide__expected_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.EXPECTED) *m = &in->as.EXPECTED;
+    if (!reported(store, in, m->table, &m->slots)) {
+        return TIDE_EPROTO;
     }
-    tide__plan_advance(store);
-    tide__moves_advance(store);
+    tide__plan_expected(store, m->table, m->version);
+    return advanced(store);
+}
+
+int tide__moved_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.MOVED) *m = &in->as.MOVED;
+    if (!reported(store, in, m->table, &m->slots)) {
+        return TIDE_EPROTO;
+    }
+    tide__plan_moved(store, m->table, m->version, m->lost.at, m->lost.count);
+    return advanced(store);
+}
+
+/* Its slot is a term: not what a former controller asked. */
+int tide__map_done_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.MAP_DONE) *m = &in->as.MAP_DONE;
+    static const struct tide__array none;
+    if (!reported(store, in, m->table, &none)) {
+        return TIDE_EPROTO;
+    }
+    if (m->version > 0 && m->slots.count == 1 &&
+        tide__number_at(m->slots.at, 0) == (uint32_t)tide_net_term(store->net)) {
+        tide__plan_answered(store, in->from, m->table, m->version);
+    }
+    return advanced(store);
+}
+
+int tide__drained_message(struct tide_store *store, struct tide__incoming *in) {
+    if (tide__catalog_commands(store)) {
+        tide__plan_drained(store, in->from);
+        tide__plan_advance(store);
+    }
+    return 0;
+}
+
+int tide__slot_here_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.SLOT_HERE) *m = &in->as.SLOT_HERE;
+    struct tide_table *table = tide__incoming_table(store, in, m->table);
+    if (!table || m->slot >= TIDE_SLOT_COUNT) {
+        return TIDE_EPROTO;
+    }
+    tide__slot_send_came(store, table, m->slot);
+    return 0;
+}
+
+int tide__slot_done_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.SLOT_DONE) *m = &in->as.SLOT_DONE;
+    struct tide_table *table = tide__incoming_table(store, in, m->table);
+    if (!table || m->slot >= TIDE_SLOT_COUNT) {
+        return TIDE_EPROTO;
+    }
+    slot_is_here(store, table, m->slot, m->lost_to);
+    (void)tide__slot_say(table, in->from, TIDE__OP_SLOT_HERE, m->slot, 0, 0);
     return 0;
 }
 

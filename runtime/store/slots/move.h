@@ -16,7 +16,9 @@ struct told;
 
 extern const struct tide__technique tide__slots;
 /* What the store actor is told of moves; message.def. */
-tide__handler tide__move_map, tide__move_message, tide__request_call, tide__flush_barrier_message;
+tide__handler tide__move_map, tide__map_done_message, tide__expect_message, tide__expected_message, tide__move_message,
+    tide__moved_message, tide__rows_message, tide__slot_done_message, tide__slot_here_message, tide__drained_message,
+    tide__request_call, tide__flush_message, tide__flushed_message;
 
 struct tide__moves {
     struct slot_receive *receives;
@@ -32,16 +34,9 @@ struct tide__moves {
     uint64_t barriers; /* asked for, so far */
 };
 
-/* [op, table, version, node, slots, lost] */
-struct tide__move_body {
-    uint32_t version;
-    uint16_t node;
-    const uint8_t *slots, *lost; /* u32, unaligned; slots are good */
-    size_t count, lost_count;
-};
-bool tide__move_read(struct tide_reader *r, struct tide__move_body *m); /* behind the table */
-void tide__move_send(struct tide_store *store, uint16_t to, int op, uint32_t table, uint32_t version, uint16_t node,
-                     const uint32_t *slots, size_t count, const uint32_t *lost, size_t lost_count);
+/* A message of the fields of MOVE, as most about slots have; logged if it cannot be sent. */
+void tide__move_send(struct tide_store *store, uint16_t to, enum tide__op op, uint32_t table, uint32_t version,
+                     uint16_t node, const uint32_t *slots, size_t count, const uint32_t *lost, size_t lost_count);
 
 /* ---- move.c: slots change their home ---- */
 /* Looks for work that other events made possible: fences to lift, departures to go on, slots to
@@ -96,7 +91,8 @@ void tide__slot_send_begin(struct tide_store *store, struct tide_table *table, u
 void tide__slot_sends_advance(struct tide_store *store);
 void tide__slot_sends_flushed(struct tide_store *store, uint16_t from, uint64_t turn);
 /* SLOT_DONE and SLOT_HERE: [op, table, slot, version, lost to, or 0]. */
-int tide__slot_say(struct tide_table *table, uint16_t to, int op, uint32_t slot, uint32_t version, uint16_t lost_to);
+int tide__slot_say(struct tide_table *table, uint16_t to, enum tide__op op, uint32_t slot, uint32_t version,
+                   uint16_t lost_to);
 bool tide__slot_sends_has(const struct tide_store *store, const struct tide_table *table);
 /* The new home has the slot. */
 void tide__slot_send_came(struct tide_store *store, const struct tide_table *table, uint32_t slot);

@@ -283,18 +283,10 @@ static void send_map(struct tide_store *store, const struct tide__catalog_entry 
         homes[i] = entry->homes[slots[i]];
         versions[i] = entry->versions[slots[i]];
     }
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 8);
-    tide_write_uint(&w, TIDE__OP_MAP);
-    tide_write_uint(&w, entry->id);
-    tide_write_uint(&w, round ? tide_net_term(store->net) : 0);
-    tide_write_uint(&w, 0);
-    tide_write_uint(&w, round);
-    tide_write_typed(&w, TIDE_U32, slots, count);
-    tide_write_typed(&w, TIDE_U32, homes, count);
-    tide_write_typed(&w, TIDE_U32, versions, count);
-    (void)tide__store_send_writer(store, node, &w);
+    (void)tide__store_tell(store, node,
+                           TIDE__AS(MAP, .table = entry->id, .id = round ? tide_net_term(store->net) : 0,
+                                    .round = round, .slots = TIDE__LIST(slots, count),
+                                    .homes = TIDE__LIST(homes, count), .versions = TIDE__LIST(versions, count)));
 }
 
 /* Everybody must know the new homes, and have nothing on its way by the old ones, before the old

@@ -119,14 +119,11 @@ static struct tide__catalog_entry *ready_entry(struct tide_store *store, uint64_
     return e;
 }
 
-/* [table, node, slots]; the op is read. */
 int tide__request_call(struct tide_store *store, struct tide__incoming *in) {
-    struct tide_reader *body = &in->body;
     const struct tide_message *message = in->message;
-    size_t count = 0;
-    uint64_t table = tide_read_uint(body), node = tide_read_uint(body);
-    const uint8_t *slots = tide_read_typed(body, TIDE_U32, &count);
-    if (body->error || count > TIDE_SLOT_COUNT) {
+    const uint64_t table = in->as.MOVE_SLOTS.table, node = in->as.MOVE_SLOTS.node;
+    const struct tide__array *slots = &in->as.MOVE_SLOTS.slots;
+    if (slots->count > TIDE_SLOT_COUNT) {
         return tide_fail(TIDE_EPROTO, "a damaged request to move slots");
     }
     if (!tide__catalog_commands(store)) {
@@ -138,7 +135,7 @@ int tide__request_call(struct tide_store *store, struct tide__incoming *in) {
     }
     uint16_t wanted[TIDE_SLOT_COUNT] = {0};
     int code = check_target(store, entry, node);
-    code = code ? code : check_slots(store, entry, slots, count, (uint16_t)node, wanted);
+    code = code ? code : check_slots(store, entry, slots->at, slots->count, (uint16_t)node, wanted);
     struct tide__request *request = code ? NULL : tide_alloc_zero(1, sizeof *request);
     if (!request) {
         return code ? code : tide_fail(TIDE_ENOMEM, "no memory for a request to move slots");
@@ -164,21 +161,12 @@ int tide_table_move(struct tide_table *table, const uint32_t *slots, size_t slot
     if (slot_count > TIDE_SLOT_COUNT) {
         return tide_fail(TIDE_EINVAL, "%zu slots: a table has %d", slot_count, TIDE_SLOT_COUNT);
     }
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 4);
-    tide_write_uint(&w, TIDE__OP_MOVE_SLOTS);
-    tide_write_uint(&w, table->id);
-    tide_write_uint(&w, node);
-    tide_write_typed(&w, TIDE_U32, slots, slot_count);
     struct tide_reply *reply = NULL;
-    int code = w.error;
-    if (!code) {
-        code = tide_call(tide_address_make(tide_net_controller(store->net), TIDE_ID_STORE), w.data, w.size, timeout,
-                         &reply);
-    }
+    const int code =
+        tide__store_call(tide_net_controller(store->net),
+                         TIDE__AS(MOVE_SLOTS, .table = table->id, .node = node, .slots = TIDE__LIST(slots, slot_count)),
+                         timeout, &reply);
     tide_reply_free(reply);
-    tide_writer_release(&w);
     return tide__memory_told(code);
 }
 

@@ -92,17 +92,12 @@ static int ship(struct slot_send *d) {
     if (d->packed == 0) {
         return 0;
     }
-    struct tide_writer w;
-    tide_writer_init(&w, NULL, 0);
-    tide_write_array(&w, 7);
-    tide_write_uint(&w, TIDE__OP_ROWS);
-    tide_write_uint(&w, d->table->id);
-    tide_write_uint(&w, d->slots[d->at]);
-    tide_write_typed(&w, TIDE_U64, d->keys, d->packed);
-    tide_write_typed(&w, TIDE_F32, d->rows, d->packed * d->table->row_floats);
-    tide_write_typed(&w, TIDE_U32, d->marks, d->packed);
-    tide_write_typed(&w, TIDE_F32, d->seconds.data, d->seconds.size / sizeof(float));
-    int code = tide__store_send_writer(d->table->store, d->to, &w);
+    const size_t floats = d->table->row_floats;
+    int code = tide__store_tell(
+        d->table->store, d->to,
+        TIDE__AS(ROWS, .table = d->table->id, .slot = d->slots[d->at], .keys = TIDE__LIST(d->keys, d->packed),
+                 .rows = TIDE__LIST(d->rows, d->packed * floats), .marks = TIDE__LIST(d->marks, d->packed),
+                 .seconds = TIDE__LIST(d->seconds.data, d->seconds.size / sizeof(float))));
     if (!code) {
         d->packed = 0;
         d->seconds.size = 0;
@@ -137,17 +132,11 @@ static int pack(void *arg, uint64_t key, uint64_t word, const float *row) {
     return 0;
 }
 
-int tide__slot_say(struct tide_table *table, uint16_t to, int op, uint32_t slot, uint32_t version, uint16_t lost_to) {
-    struct tide_writer w;
-    uint8_t buffer[64];
-    tide_writer_init(&w, buffer, sizeof buffer);
-    tide_write_array(&w, 5);
-    tide_write_uint(&w, (uint64_t)op);
-    tide_write_uint(&w, table->id);
-    tide_write_uint(&w, slot);
-    tide_write_uint(&w, version);
-    tide_write_uint(&w, lost_to);
-    return tide__store_send_writer(table->store, to, &w);
+int tide__slot_say(struct tide_table *table, uint16_t to, enum tide__op op, uint32_t slot, uint32_t version,
+                   uint16_t lost_to) {
+    const union tide__message m = {
+        .SLOT_DONE = {.table = table->id, .slot = slot, .version = version, .lost_to = lost_to}};
+    return tide__store_tell(table->store, to, op, &m);
 }
 
 /* 1: it has left before. The slot's route changes before its rows leave: from then on workers and messages go to the
