@@ -47,6 +47,12 @@ function remote.find(job, kind)
     {help = "start one whose job has `policies = {...}`; `tide policy shipped` names some"})
 end
 
+local function copy(o)
+  local a = {}
+  for k, v in pairs(o or {}) do a[k] = v end
+  return a
+end
+
 ---@param address string of the run's controller, or of the keeper of runs
 ---@return table functions list, check, shadow, report, swap, set, rollback, history, why, replay, file
 function remote.new(address)
@@ -60,15 +66,13 @@ function remote.new(address)
   local function with_file(verb, ref, o)
     local found, err = source.find(ref)
     if not found then return nil, err end
-    local a = {}
-    for k, v in pairs(o or {}) do a[k] = v end
+    local a = copy(o)
     a.policy, a.for_ = {text = found.text, path = found.path}, seconds(a.for_)
     a.params = a.params or found.params
     return ask(verb, a)
   end
   local function with_kind(verb, kind, o)
-    local a = {}
-    for k, v in pairs(o or {}) do a[k] = v end
+    local a = copy(o)
     a.kind = kind
     return ask(verb, a)
   end
@@ -90,8 +94,8 @@ function remote.new(address)
     report = function(kind, o) return with_kind("report", kind, o) end,
     swap = function(ref, o) return with_file("swap", ref, o) end,
     set = function(kind, params, o)
-      local a = {params = params}
-      for k, v in pairs(o or {}) do a[k] = v end
+      local a = copy(o)
+      a.params = a.params or params
       return with_kind("set", kind, a)
     end,
     rollback = function(kind, o) return with_kind("rollback", kind, o) end,

@@ -105,147 +105,161 @@ local WORDS <const> = {examples = "counted", slots = "given out"}
 
 local function fail(checker, ...) error(("%s: %s"):format(checker, (...):format(select(2, ...))), 0) end
 
-local function chaos(cluster, places, ranks, crashable, results)
-  local rng <const> = sim.rng
-  local ended, problem, hosts, started = {}, nil, {}, 0
-  local until_s <const> = core.now() + CHAOS_S
+-- What is done to the cluster, and what is seen of it.
+local chaos = {}
+chaos.__index = chaos
 
-  local why_not = ""
-  local function rows_of()
-    local answer <const>, err = runs.ask({op = "list", all = true}, 5)
-    if not answer then why_not = err.message end
-    return answer and answer.runs
+function chaos:rows()
+  local answer <const>, err = runs.ask({op = "list", all = true}, 5)
+  if not answer then self.why_not = err.message end
+  return answer and answer.runs
+end
+
+function chaos:look()
+  local rows <const> = self:rows()
+  if not rows then return end
+  local workers, given, ended = {}, {}, self.ended
+  for _, member in ipairs(core.members()) do workers[member.name] = member.workers or 0 end
+  for _, row in ipairs(rows) do
+    local is_over <const> = runs.ENDED[row.state]
+    if ended[row.n] and ended[row.n] ~= row.state then
+      fail("states", "run %s was %s and is %s", row.name, ended[row.n], row.state)
+    end
+    if is_over and next(row.grant or {}) then fail("states", "run %s is %s and holds slots", row.name, row.state) end
+    ended[row.n] = is_over and row.state or nil
+    for node, slots in pairs(row.grant or {}) do given[node] = (given[node] or 0) + slots end
   end
-
-  local function look()
-    local rows <const> = rows_of()
-    if not rows then return end
-    local workers, given = {}, {}
-    for _, member in ipairs(core.members()) do workers[member.name] = member.workers or 0 end
-    for _, row in ipairs(rows) do
-      local is_over <const> = runs.ENDED[row.state]
-      if ended[row.n] and ended[row.n] ~= row.state then
-        fail("states", "run %s was %s and is %s", row.name, ended[row.n], row.state)
-      end
-      if is_over and next(row.grant or {}) then fail("states", "run %s is %s and holds slots", row.name, row.state) end
-      ended[row.n] = is_over and row.state or nil
-      for node, slots in pairs(row.grant or {}) do given[node] = (given[node] or 0) + slots end
-    end
-    for node, slots in pairs(given) do
-      if slots > (workers[node] or 0) then
-        fail("slots", "%d slots of node %s are %s, it has %d", slots, node, WORDS.slots, workers[node] or 0)
-      end
-    end
-    return rows
-  end
-
-  local watcher <const> = core.fiber(function()
-    while core.now() < until_s and not problem do
-      local ok, err = pcall(look)
-      if not ok then problem = err end
-      core.sleep(0.05)
-    end
-  end)
-
-  local function begin()
-    started = started + 1
-    local id <const> = "host-" .. started
-    local place <const> = ranks[1 + rng:below(#ranks)]
-    hosts[id] = place
-    local words <const> = {"--to", core.self(), "--slots", tostring(rng:below(5)), "--passes",
-      tostring(1 + rng:below(8))}
-    if rng:below(4) == 0 then table.move({"--fails", tostring(1 + rng:below(3))}, 1, 2, #words + 1, words) end
-    if rng:below(4) == 0 then words[#words + 1] = "--fixed" end
-    places:ranks {place}:cast("begin", id, words)
-    local soon <const> = rng:below(6)
-    if soon > 1 then return end
-    for _ = 1, 100 do -- it is cancelled as soon as it is known, or its host ends as it makes its tables
-      core.sleep(0.0005)
-      local found <const> = cluster:run(id)
-      if found and soon == 0 then return found:cancel() end
-      if found and found.state ~= "queued" then
-        core.sleep(0.005 * rng:uniform())
-        return places:ranks {place}:cast("kill", id, found.controller)
-      end
+  for node, slots in pairs(given) do
+    if slots > (workers[node] or 0) then
+      fail("slots", "%d slots of node %s are %s, it has %d", slots, node, WORDS.slots, workers[node] or 0)
     end
   end
+  return rows
+end
 
-  local VERBS <const> = {
-    function(r) return r:pause() end,
-    function(r) return r:pause {release = true} end,
-    function(r) return r:resume {timeout = 5} end,
-    function(r) return r:set {eps = rng:uniform()} end,
-    function(r) return r:set {nothing = 1} end,
-    function(r) return r:set_workers(1 + rng:below(6)) end,
-    function(r) return r:stop() end,
-    function(r) return r:stop {within = 0.5} end,
-    function(r) return r:cancel() end,
-  }
-
-  -- One that goes on, if there is any.
-  local function any_run()
-    local rows <const> = runs.ask({op = "list"}, 5)
-    if not rows or #rows.runs == 0 then return nil end
-    return cluster:run(rows.runs[1 + rng:below(#rows.runs)].name)
-  end
-
-  local function steer()
-    local r <const> = any_run()
-    if not r then return end
-    local ok, err = VERBS[1 + rng:below(#VERBS)](r)
-    if not ok and not ALLOWED[err.code or "none"] then
-      fail("verbs", "run %s: %s: %s", r.name, tostring(err.code), tostring(err.message))
+function chaos:begin()
+  self.started = self.started + 1
+  local id <const> = "host-" .. self.started
+  local place <const> = self.ranks[1 + sim.rng:below(#self.ranks)]
+  self.hosts[id] = place
+  local words <const> = {"--to", core.self(), "--slots", tostring(sim.rng:below(5)), "--passes",
+    tostring(1 + sim.rng:below(8))}
+  if sim.rng:below(4) == 0 then table.move({"--fails", tostring(1 + sim.rng:below(3))}, 1, 2, #words + 1, words) end
+  if sim.rng:below(4) == 0 then words[#words + 1] = "--fixed" end
+  self.places:ranks {place}:cast("begin", id, words)
+  local soon <const> = sim.rng:below(6)
+  if soon > 1 then return end
+  for _ = 1, 100 do -- it is cancelled as soon as it is known, or its host ends as it makes its tables
+    core.sleep(0.0005)
+    local found <const> = self.cluster:run(id)
+    if found and soon == 0 then return found:cancel() end
+    if found and found.state ~= "queued" then
+      core.sleep(0.005 * sim.rng:uniform())
+      return self.places:ranks {place}:cast("kill", id, found.controller)
     end
   end
+end
 
-  local function kill_one()
-    local r <const> = any_run()
-    if r and r.uid and hosts[r.uid] then places:ranks {hosts[r.uid]}:cast("kill", r.uid, r.controller) end
+local VERBS <const> = {
+  function(r) return r:pause() end,
+  function(r) return r:pause {release = true} end,
+  function(r) return r:resume {timeout = 5} end,
+  function(r) return r:set {eps = sim.rng:uniform()} end,
+  function(r) return r:set {nothing = 1} end,
+  function(r) return r:set_workers(1 + sim.rng:below(6)) end,
+  function(r) return r:stop() end,
+  function(r) return r:stop {within = 0.5} end,
+  function(r) return r:cancel() end,
+}
+
+-- One that goes on, if there is any.
+function chaos:any_run()
+  local rows <const> = runs.ask({op = "list"}, 5)
+  if not rows or #rows.runs == 0 then return nil end
+  return self.cluster:run(rows.runs[1 + sim.rng:below(#rows.runs)].name)
+end
+
+function chaos:steer()
+  local r <const> = self:any_run()
+  if not r then return end
+  local ok, err = VERBS[1 + sim.rng:below(#VERBS)](r)
+  if not ok and not ALLOWED[err.code or "none"] then
+    fail("verbs", "run %s: %s: %s", r.name, tostring(err.code), tostring(err.message))
   end
+end
 
+function chaos:kill_one()
+  local r <const> = self:any_run()
+  if r and r.uid and self.hosts[r.uid] then
+    self.places:ranks {self.hosts[r.uid]}:cast("kill", r.uid, r.controller)
+  end
+end
+
+function chaos:fibers(until_s)
   local fibers = {}
   for i = 1, 3 do
     fibers[i] = core.fiber(function()
-      while core.now() < until_s - 1 and not problem do
-        core.sleep(0.3 * rng:uniform())
-        local what <const> = rng:below(12)
-        local ok, err = pcall(what < 3 and begin or what < 11 and steer or kill_one)
-        if not ok then problem = problem or err end
+      while core.now() < until_s - 1 and not self.problem do
+        core.sleep(0.3 * sim.rng:uniform())
+        local what <const> = sim.rng:below(12)
+        local ok, err = pcall(what < 3 and self.begin or what < 11 and self.steer or self.kill_one, self)
+        if not ok then self.problem = self.problem or err end
       end
     end)
   end
-  if crashable[1] and rng:below(2) == 0 then
+  if self.crashable[1] and sim.rng:below(2) == 0 then
     fibers[#fibers + 1] = core.fiber(function()
-      core.sleep(2 + 6 * rng:uniform())
-      sim.fault("crash", {node = crashable[1 + rng:below(#crashable)]})
+      core.sleep(2 + 6 * sim.rng:uniform())
+      sim.fault("crash", {node = self.crashable[1 + sim.rng:below(#self.crashable)]})
     end)
   end
-  for _, fiber in ipairs(fibers) do core.fiber_wait(fiber) end
-  core.fiber_wait(watcher)
-  if problem then error(problem, 0) end
+  return fibers
+end
 
-  -- What is left is ended; whoever is suspended or queued too.
+-- What is left is ended; whatever is suspended or queued too.
+function chaos:end_all()
   local deadline <const> = core.now() + END_S
   local left
   repeat
     left = {}
-    for _, row in ipairs(look() or {{name = why_not, state = "?"}}) do
+    for _, row in ipairs(self:look() or {{name = self.why_not, state = "?"}}) do
       if not runs.ENDED[row.state] then
         left[#left + 1] = row.name .. " " .. row.state
-        if row.n and rng:below(8) == 0 then runs.ask {op = "verb", name = tostring(row.n), verb = "cancel"} end
+        if row.n and sim.rng:below(8) == 0 then runs.ask {op = "verb", name = tostring(row.n), verb = "cancel"} end
       end
     end
     core.sleep(0.25)
   until #left == 0 or core.now() > deadline
   if #left > 0 then fail("ends", "%s go on", table.concat(left, ", ")) end
+end
 
+local function check_examples(results)
   for _, one in ipairs(results) do
     local full <const> = one.fixed and one.share or one.examples / DATA
     if one.state == "done" and math.abs(full - one.passes) > 1e-6 then
       fail("examples", "%s is done: %g passes of %d are %s", one.name, full, one.passes, WORDS.examples)
     end
   end
-  return started
+end
+
+---@return integer hosts that were started
+function chaos.run(cluster, places, ranks, crashable, results)
+  local self <const> = setmetatable({cluster = cluster, places = places, ranks = ranks, crashable = crashable,
+    ended = {}, hosts = {}, started = 0, why_not = ""}, chaos)
+  local until_s <const> = core.now() + CHAOS_S
+  local watcher <const> = core.fiber(function()
+    while core.now() < until_s and not self.problem do
+      local ok, err = pcall(self.look, self)
+      if not ok then self.problem = err end
+      core.sleep(0.05)
+    end
+  end)
+  for _, fiber in ipairs(self:fibers(until_s)) do core.fiber_wait(fiber) end
+  core.fiber_wait(watcher)
+  if self.problem then error(self.problem, 0) end
+  self:end_all()
+  check_examples(results)
+  return self.started
 end
 
 local function check_left()
@@ -297,7 +311,7 @@ local function drive()
       if type(one) == "table" and one.name then results[#results + 1] = one end
     end
   end)
-  local started <const> = chaos(cluster, places, ranks, crashable, results)
+  local started <const> = chaos.run(cluster, places, ranks, crashable, results)
   check_left()
   local by_state = {}
   for _, row in ipairs(runs.ask({op = "list", all = true}).runs) do

@@ -25,38 +25,29 @@ static void field_hex(struct tide_writer *w, const char *name, uint64_t value) {
 }
 
 static void write_options(struct tide_writer *w, const struct tide_table_options *o) {
-    const double floats[] = {(double)o->init_a, (double)o->init_b,  (double)o->lr,      (double)o->beta1,
-                             (double)o->beta2,  (double)o->epsilon, (double)o->sum_init};
     char consistency[TIDE_CONSISTENCY_TEXT];
     tide_consistency_print(&o->consistency, consistency);
-    tide_write_map(w, 25);
+    size_t count = 3, reals = 0; /* seed, consistency, numbers */
+    for (const struct tide__option *option = tide__options; option->name; option++) {
+        count += !option->real && !option->of_run;
+        reals += option->real;
+    }
+    tide_write_map(w, count);
     tide_write_text(w, "consistency");
     tide_write_text(w, consistency);
-    field_uint(w, "cache_bytes", o->cache_bytes);
-    field_uint(w, "unsubscribe_after", o->unsubscribe_after);
-    field_uint(w, "send_order", o->send_order);
-    field_uint(w, "bandwidth", o->bandwidth);
-    field_uint(w, "replicas", o->replicas);
-    field_uint(w, "durability", o->durability);
-    field_uint(w, "window_ns", o->window_ns);
-    field_uint(w, "window_bytes", o->window_bytes);
-    field_uint(w, "keys", o->keys);
-    field_uint(w, "slots", o->slots);
-    field_uint(w, "init", o->init);
-    field_uint(w, "update", o->update);
-    field_uint(w, "wire", o->wire);
-    field_uint(w, "technique", o->technique);
-    field_uint(w, "refuse_nan", o->refuse_nan);
-    field_uint(w, "clients", o->clients);
-    field_uint(w, "key_count", o->key_count);
-    field_uint(w, "key_limit", o->key_limit);
-    field_uint(w, "admit_after", o->admit_after);
-    field_uint(w, "unused_ns", o->unused_ns);
-    field_uint(w, "evict", o->evict);
-    field_uint(w, "width", o->width);
     field_hex(w, "seed", o->seed);
+    for (const struct tide__option *option = tide__options; option->name; option++) {
+        if (!option->real && !option->of_run) {
+            field_uint(w, option->name, tide__option_get(option, o));
+        }
+    }
     tide_write_text(w, "numbers");
-    tide_write_typed(w, TIDE_F64, floats, TIDE_COUNT(floats));
+    tide_write_array(w, reals);
+    for (const struct tide__option *option = tide__options; option->name; option++) {
+        if (option->real) {
+            tide_write_double(w, (double)tide__option_real(option, o));
+        }
+    }
 }
 
 static void write_homes(struct tide_writer *w, const struct tide_table *table) {
@@ -243,55 +234,29 @@ static uint32_t *get_list(struct fields *f, const char *name, size_t *count) {
 }
 
 static void parse_options(struct fields *f, struct tide_table_options *o) {
-    float *numbers[] = {&o->init_a, &o->init_b, &o->lr, &o->beta1, &o->beta2, &o->epsilon, &o->sum_init};
-    struct tide_reader copies;
-    if (tide_read_field(&f->map, "replicas", &copies)) { /* earlier versions knew no copies */
-        o->replicas = (uint8_t)get_uint(f, "replicas", UINT8_MAX);
+    struct tide_reader value, r = field(f, "numbers");
+    size_t left = tide_read_array(&r);
+    for (const struct tide__option *option = tide__options; option->name; option++) {
+        if (option->real) {
+            const double number = left > 0 ? tide_read_double(&r) : 0;
+            const bool fits = left > 0 && number >= -3.4e38 && number <= 3.4e38;
+            r.error = r.error || fits ? r.error : TIDE_EPROTO;
+            tide__option_set_real(option, o, fits ? (float)number : 0);
+            left -= left > 0;
+        } else if (!option->of_run && (option->first || tide_read_field(&f->map, option->name, &value))) {
+            tide__option_set(option, o, get_uint(f, option->name, option->most));
+        }
     }
-    if (tide_read_field(&f->map, "durability", &copies)) { /* nor windows */
-        o->durability = (uint8_t)get_uint(f, "durability", UINT8_MAX);
-        o->window_ns = get_uint(f, "window_ns", UINT64_MAX);
-        o->window_bytes = get_uint(f, "window_bytes", UINT64_MAX);
-    }
-    if (tide_read_field(&f->map, "consistency", &copies)) { /* nor how tables with clocks are kept */
+    r.error = left > 0 ? TIDE_EPROTO : r.error;
+    note(f, &r, "numbers");
+    o->seed = get_hex(f, "seed");
+    if (tide_read_field(&f->map, "consistency", &value)) { /* the first versions had no tables with clocks */
         char text[TIDE_CONSISTENCY_TEXT];
         get_text(f, "consistency", text, sizeof text);
         if (tide_consistency_parse(text, &o->consistency)) {
             f->missing = "consistency";
         }
-        o->cache_bytes = get_uint(f, "cache_bytes", UINT64_MAX);
-        o->unsubscribe_after = (uint32_t)get_uint(f, "unsubscribe_after", UINT32_MAX);
-        o->send_order = (uint8_t)get_uint(f, "send_order", UINT8_MAX);
-        o->bandwidth = get_uint(f, "bandwidth", UINT64_MAX);
     }
-    if (tide_read_field(&f->map, "clients", &copies)) {
-        o->clients = (uint8_t)get_uint(f, "clients", UINT8_MAX);
-    }
-    o->keys = (uint8_t)get_uint(f, "keys", UINT8_MAX);
-    o->slots = (uint8_t)get_uint(f, "slots", UINT8_MAX);
-    o->init = (uint8_t)get_uint(f, "init", UINT8_MAX);
-    o->update = (uint8_t)get_uint(f, "update", UINT8_MAX);
-    o->wire = (uint8_t)get_uint(f, "wire", UINT8_MAX);
-    o->technique = (uint8_t)get_uint(f, "technique", UINT8_MAX);
-    o->refuse_nan = get_uint(f, "refuse_nan", 1) != 0;
-    o->key_count = get_uint(f, "key_count", UINT64_MAX);
-    o->key_limit = get_uint(f, "key_limit", UINT64_MAX);
-    if (tide_read_field(&f->map, "admit_after", &copies)) { /* in earlier versions keys stayed */
-        o->admit_after = (uint8_t)get_uint(f, "admit_after", UINT8_MAX);
-        o->unused_ns = get_uint(f, "unused_ns", UINT64_MAX);
-        o->evict = (uint8_t)get_uint(f, "evict", UINT8_MAX);
-    }
-    o->width = (uint32_t)get_uint(f, "width", UINT32_MAX);
-    o->seed = get_hex(f, "seed");
-    struct tide_reader r = field(f, "numbers");
-    r.error = tide_read_array(&r) == TIDE_COUNT(numbers) ? r.error : TIDE_EPROTO;
-    for (size_t i = 0; i < TIDE_COUNT(numbers); i++) {
-        double value = tide_read_double(&r);
-        bool fits = value >= -3.4e38 && value <= 3.4e38;
-        r.error = r.error || fits ? r.error : TIDE_EPROTO;
-        *numbers[i] = fits ? (float)value : 0;
-    }
-    note(f, &r, "numbers");
 }
 
 /* A name of a file inside the generation's directory, and nothing else. */

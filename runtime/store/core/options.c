@@ -6,7 +6,68 @@
 
 #define WINDOW_NS (TIDE_SECOND / 20)
 enum { WINDOW_BYTES = 64 << 20 };
-enum { KEY_COUNT_MAX_LOG2 = 48, RUN_FIELDS = 3, FORGET_FIELDS = 3, KEYS_FORGET = 4 /* a bit of keys */ };
+enum { KEY_COUNT_MAX_LOG2 = 48 };
+
+/* ---- the rows of option.def ---- */
+
+#define FIELD(field)                                                                                                   \
+    .name = #field, .offset = offsetof(struct tide_table_options, field),                                              \
+    .size = sizeof((struct tide_table_options *)NULL)->field
+#define LIST_OF(...) __VA_ARGS__
+#define TIDE__WORD(since, field, list) static const char *const field##_words[] = {LIST_OF list};
+#define TIDE__UINT(since, bits, field, said)
+#define TIDE__REAL(field, said)
+#define TIDE__OF_RUN(bits, field)
+#include "store/core/option.def"
+#undef TIDE__WORD
+#undef TIDE__UINT
+#undef TIDE__REAL
+#undef TIDE__OF_RUN
+enum { LATER, FIRST };
+
+#define TIDE__WORD(since, field, list)                                                                                 \
+    {FIELD(field), .said = #field, .words = field##_words, .most = TIDE_COUNT(field##_words) - 1, .first = since},
+#define TIDE__UINT(since, bits, field, text)                                                                           \
+    {FIELD(field), .said = text, .most = UINT64_MAX >> (64 - (bits)), .first = since},
+#define TIDE__REAL(field, text) {FIELD(field), .said = text, .real = true},
+#define TIDE__OF_RUN(bits, field) {FIELD(field), .most = UINT64_MAX >> (64 - (bits)), .of_run = true},
+const struct tide__option tide__options[] = {
+#include "store/core/option.def"
+    {.name = NULL}};
+#undef TIDE__WORD
+#undef TIDE__UINT
+#undef TIDE__REAL
+#undef TIDE__OF_RUN
+
+static const void *place(const struct tide__option *option, const struct tide_table_options *options) {
+    return (const char *)options + option->offset;
+}
+
+uint64_t tide__option_get(const struct tide__option *option, const struct tide_table_options *options) {
+    const void *at = place(option, options);
+    return option->size == 1 ? *(const uint8_t *)at : option->size == 4 ? *(const uint32_t *)at : *(const uint64_t *)at;
+}
+
+float tide__option_real(const struct tide__option *option, const struct tide_table_options *options) {
+    return *(const float *)place(option, options);
+}
+
+void tide__option_set(const struct tide__option *option, struct tide_table_options *options, uint64_t value) {
+    char *at = (char *)options + option->offset;
+    const uint8_t small = (uint8_t)value;
+    const uint32_t middle = (uint32_t)value;
+    memcpy(at,
+           option->size == 1   ? (const void *)&small
+           : option->size == 4 ? (const void *)&middle
+                               : &value,
+           option->size);
+}
+
+void tide__option_set_real(const struct tide__option *option, struct tide_table_options *options, float value) {
+    memcpy((char *)options + option->offset, &value, sizeof value);
+}
+
+/* ---- checks ---- */
 
 static int bad_options(const struct tide_table_options *o, const char *what) {
     return tide_fail(TIDE_EINVAL, "table '%s': %s", o->name ? o->name : "", what);
@@ -103,10 +164,10 @@ int tide__options_check(struct tide_table_options *o) {
     if (!o->name || !tide_identifier_valid(o->name)) {
         return bad_options(o, "the name is no identifier");
     }
-    if (o->keys > TIDE_KEYS_HASHED || o->slots > TIDE_SLOTS_RANGE || o->init > TIDE_INIT_XAVIER ||
-        o->update > TIDE_UPDATE_NESTEROV || o->wire > TIDE_WIRE_BF16 || o->technique > TIDE_INTENT ||
-        o->durability > TIDE_DURABLE_WINDOW || o->clients > TIDE_CLIENTS_NONE) {
-        return bad_options(o, "unknown keys, slots, init, update, wire, technique, durability or clients");
+    for (const struct tide__option *option = tide__options; option->name; option++) {
+        if (option->words && tide__option_get(option, o) > option->most) {
+            return tide_fail(TIDE_EINVAL, "table '%s': unknown %s", o->name, option->name);
+        }
     }
     if (o->width == 0 || o->width > TIDE__WIDTH_MAX) {
         return tide_fail(TIDE_EINVAL, "table '%s': width %u is not in 1..%d", o->name, o->width, TIDE__WIDTH_MAX);
@@ -151,33 +212,7 @@ int tide__options_check(struct tide_table_options *o) {
     return code || (o->technique != TIDE_REPLICATE && o->technique != TIDE_INTENT) ? code : tide__hot_check(o);
 }
 
-/* In what tables of one name agree, by the names that scripts give to it. */
-static const char *const keys_words[] = {"dense", "hashed"}, *const slots_words[] = {"hash", "range"},
-                         *const init_words[] = {"zero", "uniform", "normal", "xavier"},
-                         *const update_words[] = {"add", "assign", "sgd", "adagrad", "adam", "momentum", "nesterov"},
-                         *const wire_words[] = {"f32", "f16", "bf16"},
-                         *const technique_words[] = {"static", "relocate", "replicate", "intent"},
-                         *const durability_words[] = {"default", "none", "strict", "window"},
-                         *const clients_words[] = {"write", "read", "none"}, *const evict_words[] = {"none", "lfu"},
-                         *const order_words[] = {"clock", "magnitude", "age", "random"};
-
-#define OPTION(field, words)                                                                                           \
-    { #field, offsetof(struct tide_table_options, field), words }
-
-static const struct word_option {
-    const char *name;
-    size_t offset; /* of a uint8_t */
-    const char *const *words;
-} word_options[] = {OPTION(keys, keys_words),
-                    OPTION(slots, slots_words),
-                    OPTION(init, init_words),
-                    OPTION(update, update_words),
-                    OPTION(wire, wire_words),
-                    OPTION(technique, technique_words),
-                    OPTION(durability, durability_words),
-                    OPTION(clients, clients_words),
-                    OPTION(evict, evict_words),
-                    OPTION(send_order, order_words)};
+/* ---- comparison ---- */
 
 /* Appends " width is 8, not 7" to the list of what differs. */
 static void differs(char text[256], const char *name, const char *there, const char *wanted) {
@@ -185,64 +220,34 @@ static void differs(char text[256], const char *name, const char *there, const c
     (void)snprintf(text + used, 256 - used, "%s %s is %s, not %s", used ? ";" : "", name, there, wanted);
 }
 
-static void compare_words(const struct tide_table_options *a, const struct tide_table_options *b, char text[256]) {
-    for (size_t i = 0; i < TIDE_COUNT(word_options); i++) {
-        const struct word_option *o = &word_options[i];
-        const uint8_t x = *((const uint8_t *)a + o->offset), y = *((const uint8_t *)b + o->offset);
-        if (x != y) {
-            differs(text, o->name, o->words[x], o->words[y]);
-        }
-    }
-}
-
-static void compare_numbers(const struct tide_table_options *a, const struct tide_table_options *b, char text[256]) {
-    const struct {
-        const char *name;
-        uint64_t there, wanted;
-    } numbers[] = {{"width", a->width, b->width},
-                   {"the number of keys", a->key_count, b->key_count},
-                   {"the limit of keys", a->key_limit, b->key_limit},
-                   {"admit (pushes)", a->admit_after, b->admit_after},
-                   {"expire (ns)", a->unused_ns, b->unused_ns},
-                   {"refuse_nan", a->refuse_nan, b->refuse_nan},
-                   {"seed", a->seed, b->seed},
-                   {"replicas", a->replicas, b->replicas},
-                   {"window (ns)", a->window_ns, b->window_ns},
-                   {"window (bytes)", a->window_bytes, b->window_bytes},
-                   {"cache_bytes", a->cache_bytes, b->cache_bytes},
-                   {"unsubscribe_after", a->unsubscribe_after, b->unsubscribe_after},
-                   {"bandwidth", a->bandwidth, b->bandwidth}};
-    const struct {
-        const char *name;
-        float there, wanted;
-    } floats[] = {{"init (first number)", a->init_a, b->init_a},
-                  {"init (second number)", a->init_b, b->init_b},
-                  {"lr", a->lr, b->lr},
-                  {"beta1 or momentum", a->beta1, b->beta1},
-                  {"beta2", a->beta2, b->beta2},
-                  {"eps", a->epsilon, b->epsilon},
-                  {"sum_init", a->sum_init, b->sum_init}};
-    char there[32], wanted[32];
-    for (size_t i = 0; i < TIDE_COUNT(numbers); i++) {
-        if (numbers[i].there != numbers[i].wanted) {
-            (void)snprintf(there, sizeof there, "%" PRIu64, numbers[i].there);
-            (void)snprintf(wanted, sizeof wanted, "%" PRIu64, numbers[i].wanted);
-            differs(text, numbers[i].name, there, wanted);
-        }
-    }
-    for (size_t i = 0; i < TIDE_COUNT(floats) && a->update == b->update; i++) { /* else they mean other things */
-        if (memcmp(&floats[i].there, &floats[i].wanted, sizeof(float)) != 0) {
-            (void)snprintf(there, sizeof there, "%.9g", (double)floats[i].there);
-            (void)snprintf(wanted, sizeof wanted, "%.9g", (double)floats[i].wanted);
-            differs(text, floats[i].name, there, wanted);
-        }
+static void print(const struct tide__option *option, const struct tide_table_options *o, char text[32]) {
+    if (option->words) {
+        (void)snprintf(text, 32, "%s", option->words[tide__option_get(option, o)]);
+    } else if (option->real) {
+        (void)snprintf(text, 32, "%.9g", (double)tide__option_real(option, o));
+    } else {
+        (void)snprintf(text, 32, "%" PRIu64, tide__option_get(option, o));
     }
 }
 
 int tide__options_agree(const struct tide_table_options *there, const struct tide_table_options *wanted) {
     char text[256] = "";
-    compare_words(there, wanted, text);
-    compare_numbers(there, wanted, text);
+    for (const struct tide__option *option = tide__options; option->name; option++) {
+        /* with another rule numbers mean other things */
+        const bool matters = !option->of_run && (!option->real || there->update == wanted->update);
+        if (matters && memcmp(place(option, there), place(option, wanted), option->size) != 0) {
+            char x[32], y[32];
+            print(option, there, x);
+            print(option, wanted, y);
+            differs(text, option->said, x, y);
+        }
+    }
+    if (there->seed != wanted->seed) {
+        char x[32], y[32];
+        (void)snprintf(x, sizeof x, "%" PRIu64, there->seed);
+        (void)snprintf(y, sizeof y, "%" PRIu64, wanted->seed);
+        differs(text, "seed", x, y);
+    }
     if (!tide__consistency_equal(&there->consistency, &wanted->consistency)) {
         char a[TIDE_CONSISTENCY_TEXT], b[TIDE_CONSISTENCY_TEXT];
         tide_consistency_print(&there->consistency, a);
@@ -252,63 +257,102 @@ int tide__options_agree(const struct tide_table_options *there, const struct tid
     return *text ? tide_fail(TIDE_EMISMATCH, "table '%s' exists with other options:%s", there->name, text) : 0;
 }
 
+/* ---- by name ---- */
+
+static bool is_set(const struct tide__option *option, const struct tide_table_options *o) {
+    static const uint64_t zero = 0;
+    return memcmp(place(option, o), &zero, option->size) != 0;
+}
+
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *o) {
-    const float floats[] = {o->init_a, o->init_b, o->lr, o->beta1, o->beta2, o->epsilon, o->sum_init};
-    const bool has_run = o->run || o->domain;
-    const bool forgets = o->admit_after || o->unused_ns || o->evict;
-    tide_write_array(w, (o->window_ns ? 19u : 17u) + (has_run ? RUN_FIELDS : 0) + (forgets ? FORGET_FIELDS : 0));
+    size_t count = 3;
+    for (const struct tide__option *option = tide__options; option->name; option++) {
+        count += is_set(option, o);
+    }
+    tide_write_map(w, count);
+    tide_write_text(w, "name");
     tide_write_text(w, o->name);
-    tide_write_uint(w, o->keys | (forgets ? KEYS_FORGET : 0u));
-    tide_write_uint(w, o->slots);
-    tide_write_uint(w, o->init);
-    tide_write_uint(w, o->update);
-    tide_write_uint(w, o->wire);
-    tide_write_uint(w, o->technique);
-    tide_write_uint(w, o->replicas);
-    tide_write_uint(w, o->durability);
-    if (o->window_ns) {
-        tide_write_uint(w, o->window_ns);
-        tide_write_uint(w, o->window_bytes);
-    }
-    tide_write_bool(w, o->refuse_nan);
-    tide_write_uint(w, o->clients);
-    tide_write_uint(w, o->key_count);
-    tide_write_uint(w, o->key_limit);
-    if (forgets) {
-        tide_write_uint(w, o->admit_after);
-        tide_write_uint(w, o->unused_ns);
-        tide_write_uint(w, o->evict);
-    }
-    tide_write_uint(w, o->width);
+    tide_write_text(w, "seed");
     tide_write_uint(w, o->seed);
-    tide_write_typed(w, TIDE_F32, floats, TIDE_COUNT(floats));
+    tide_write_text(w, "consistency");
     tide__consistency_write(w, o);
-    if (has_run) {
-        tide_write_uint(w, o->run);
-        tide_write_uint(w, o->domain);
-        tide_write_uint(w, o->run_memory);
+    for (const struct tide__option *option = tide__options; option->name; option++) {
+        if (is_set(option, o)) {
+            tide_write_text(w, option->name);
+            if (option->real) {
+                tide_write_double(w, (double)tide__option_real(option, o));
+            } else {
+                tide_write_uint(w, tide__option_get(option, o));
+            }
+        }
     }
 }
+
+static int unknown_option(const char *name, size_t size) {
+    return tide_fail(TIDE_EPROTO, "a table has the option '%.*s', which this version does not know", (int)size, name);
+}
+
+static int read_option(struct tide_reader *r, struct tide_table_options *o, const char *name, size_t size) {
+    const struct tide__option *option = tide__options;
+    while (option->name && (strlen(option->name) != size || memcmp(option->name, name, size) != 0)) {
+        option++;
+    }
+    if (!option->name) {
+        return unknown_option(name, size);
+    }
+    if (option->real) {
+        tide__option_set_real(option, o, (float)tide_read_double(r));
+        return 0;
+    }
+    const uint64_t value = tide_read_uint(r);
+    r->error = value > option->most ? TIDE_EPROTO : r->error;
+    tide__option_set(option, o, value);
+    return 0;
+}
+
+static bool is_name(const char *name, size_t size, const char *wanted) {
+    return size == strlen(wanted) && memcmp(name, wanted, size) == 0;
+}
+
+static int read_by_name(struct tide_reader *r, struct tide_table_options *o, char name[64]) {
+    name[0] = 0;
+    int code = 0;
+    for (size_t left = tide_read_map(r); left > 0 && !r->error && !code; left--) {
+        size_t size = 0;
+        const char *key = tide_read_string(r, &size);
+        if (!key) {
+            break;
+        }
+        if (is_name(key, size, "name")) {
+            tide_read_text(r, name, 64);
+        } else if (is_name(key, size, "seed")) {
+            o->seed = tide_read_uint(r);
+        } else if (is_name(key, size, "consistency")) {
+            code = tide__consistency_read(r, o);
+        } else {
+            code = read_option(r, o, key, size);
+        }
+    }
+    return code ? code : r->error ? tide_fail(TIDE_EPROTO, "table options are damaged") : 0;
+}
+
+/* ---- the list of versions before ---- */
 
 static uint8_t small(struct tide_reader *r) {
     uint64_t value = tide_read_uint(r);
     return value < UINT8_MAX ? (uint8_t)value : UINT8_MAX;
 }
 
-int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char name[64]) {
-    memset(o, 0, sizeof *o);
-    size_t fields = tide_read_array(r);
-    tide_read_text(r, name, 64);
-    o->name = name;
-    o->keys = small(r);
-    const bool forgets = o->keys != UINT8_MAX && (o->keys & KEYS_FORGET);
-    o->keys = forgets ? o->keys & (uint8_t)~KEYS_FORGET : o->keys;
-    fields -= forgets && fields > FORGET_FIELDS ? FORGET_FIELDS : 0;
-    const bool has_run = fields > 19;
+static int read_list(struct tide_reader *r, struct tide_table_options *o, char name[64]) {
+    enum { RUN_FIELDS = 3 };
+    const size_t fields = tide_read_array(r);
+    const bool has_run = fields > 18;
     const size_t others = fields - (has_run ? RUN_FIELDS : 0);
-    if (others != 17 && others != 19) {
-        return tide_fail(TIDE_EPROTO, "table options: not a list of 17 or 19, or of 3 more");
+    if (others != 16 && others != 18) {
+        return tide_fail(TIDE_EPROTO, "table options: not a list of 16 or 18, or of 3 more");
     }
+    tide_read_text(r, name, 64);
+    o->keys = small(r);
     o->slots = small(r);
     o->init = small(r);
     o->update = small(r);
@@ -316,19 +360,13 @@ int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char
     o->technique = small(r);
     o->replicas = small(r);
     o->durability = small(r);
-    if (others == 19) {
+    if (others == 18) {
         o->window_ns = tide_read_uint(r);
         o->window_bytes = tide_read_uint(r);
     }
     o->refuse_nan = tide_read_bool(r);
-    o->clients = small(r);
     o->key_count = tide_read_uint(r);
     o->key_limit = tide_read_uint(r);
-    if (forgets) {
-        o->admit_after = small(r);
-        o->unused_ns = tide_read_uint(r);
-        o->evict = small(r);
-    }
     uint64_t width = tide_read_uint(r);
     o->width = width <= TIDE__WIDTH_MAX ? (uint32_t)width : 0;
     o->seed = tide_read_uint(r);
@@ -354,5 +392,12 @@ int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char
     }
     o->run = (uint32_t)run;
     o->domain = (uint32_t)domain;
+    return code;
+}
+
+int tide__options_read(struct tide_reader *r, struct tide_table_options *o, char name[64]) {
+    memset(o, 0, sizeof *o);
+    o->name = name;
+    const int code = tide_read_type(r) == TIDE_MAP ? read_by_name(r, o, name) : read_list(r, o, name);
     return code ? code : tide__options_check(o);
 }

@@ -519,6 +519,78 @@ static void bad_options_are_refused_and_equal_ones_find_the_table(void **state) 
     tide_store_destroy(store);
 }
 
+/* As a journal of before has it: a list in one order, without names, and without `clients`. */
+static void a_list_of_options_of_before_is_read(void **state) {
+    (void)state;
+    static const uint8_t list[] = {
+        0xdc, 0x00, 0x10, 0xa4, 0x72, 0x6f, 0x77, 0x73, 0x00, 0x00, 0x02, 0x00, 0x00, 0x00, 0x00, 0x01, 0xc2, 0xcd, 0x01, 0x2c,
+        0x00, 0x20, 0x00, 0xc7, 0x1c, 0x01, 0x00, 0x00, 0x80, 0x3f, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x9a, 0x03, 0xc2, 0x01, 0x00, 0xcb,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xc2, 0xce, 0x40, 0x00, 0x00, 0x00, 0x10, 0x03, 0xce, 0x00, 0x02, 0x49,
+        0xf0,
+    };
+    struct tide_table_options o;
+    struct tide_reader r;
+    char name[64];
+    tide_reader_init(&r, list, sizeof list);
+    assert_int_equal(tide__options_read(&r, &o, name), 0);
+    assert_ptr_equal(r.at, r.end);
+    assert_string_equal(name, "rows");
+    assert_int_equal(o.init, TIDE_INIT_NORMAL);
+    assert_int_equal(o.key_count, 300);
+    assert_int_equal(o.width, 32);
+    assert_true(o.init_a == 1.0f);
+    assert_int_equal(o.consistency.model, TIDE_ESSP);
+    assert_int_equal(o.send_order, TIDE_SEND_RANDOM);
+    assert_int_equal(o.bandwidth, 150000);
+}
+
+static void every_option_is_written_and_read_by_its_name(void **state) {
+    (void)state;
+    size_t tried = 0;
+    for (const struct tide__option *option = tide__options; option->name; option++, tried++) {
+        struct tide_table_options o = {.name = "w", .key_count = 9}, back;
+        struct tide_writer w;
+        struct tide_reader r;
+        char name[64];
+        if (option->real) {
+            tide__option_set_real(option, &o, 0.25f);
+        } else {
+            tide__option_set(option, &o, 1);
+        }
+        tide_writer_init(&w, NULL, 0);
+        tide__options_write(&w, &o);
+        tide_reader_init(&r, w.data, w.size);
+        struct tide_reader value;
+        assert_true(tide_read_field(&r, option->name, &value));
+        const int code = tide__options_read(&r, &back, name); /* without a width: EINVAL, and nothing is mended */
+        assert_int_not_equal(code, TIDE_EPROTO);
+        if (option->real ? tide__option_real(option, &back) != 0.25f : tide__option_get(option, &back) != 1) {
+            fail_msg("%s is lost", option->name);
+        }
+        tide_writer_release(&w);
+    }
+    assert_true(tried > 25);
+}
+
+static void an_option_that_is_not_known_is_refused_by_name(void **state) {
+    (void)state;
+    struct tide_table_options o;
+    struct tide_writer w;
+    struct tide_reader r;
+    char name[64];
+    tide_writer_init(&w, NULL, 0);
+    tide_write_map(&w, 2);
+    tide_write_text(&w, "name");
+    tide_write_text(&w, "w");
+    tide_write_text(&w, "colour");
+    tide_write_uint(&w, 3);
+    tide_reader_init(&r, w.data, w.size);
+    assert_int_equal(tide__options_read(&r, &o, name), TIDE_EPROTO);
+    assert_non_null(strstr(tide_error_message(), "'colour'"));
+    tide_writer_release(&w);
+}
+
 static void values_of_two_bytes_round_to_nearest(void **state) {
     (void)state;
     const float exact[] = {
@@ -727,6 +799,9 @@ int main(void) {
         cmocka_unit_test(a_hashed_table_stops_at_its_limit),
         cmocka_unit_test(keys_of_a_slot_come_in_order_and_leave_with_their_rows),
         cmocka_unit_test(bad_options_are_refused_and_equal_ones_find_the_table),
+        cmocka_unit_test(a_list_of_options_of_before_is_read),
+        cmocka_unit_test(every_option_is_written_and_read_by_its_name),
+        cmocka_unit_test(an_option_that_is_not_known_is_refused_by_name),
         cmocka_unit_test(values_of_two_bytes_round_to_nearest),
         cmocka_unit_test(threads_push_the_same_keys_and_no_update_is_lost),
         cmocka_unit_test(a_dense_table_costs_little_beside_its_rows),
