@@ -522,11 +522,6 @@ entry("T0901", {
   explanation = "The build has no kernel of this name.",
   remedy = "`tide help kernels` lists them",
 })
-entry("T0902", {
-  title = "wrong argument of a kernel", exit = 1, name = "EINVAL",
-  explanation = "A kernel got an argument that is unknown, missing, or of the wrong type or shape.",
-  remedy = "correct the argument named above",
-})
 
 entry("T0903", {
   title = "faulty program", exit = 1, name = "EINVAL",

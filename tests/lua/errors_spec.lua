@@ -55,6 +55,41 @@ describe("the catalogue of errors", function()
       file:close()
     end
   end)
+
+  local function contents(find)
+    local all = {}
+    local pipe <const> = assert(io.popen(find))
+    for path in pipe:lines() do
+      if not path:find("catalogue.lua", 1, true) and not path:find("errors_spec.lua", 1, true) then
+        local file <const> = assert(io.open(path))
+        all[#all + 1] = file:read("a")
+        file:close()
+      end
+    end
+    pipe:close()
+    return table.concat(all, "\n")
+  end
+
+  it("has no code that neither the source names nor an error of C brings", function()
+    local source <const> = contents("find lua runtime kernels scripts -name '*.lua' -o -name '*.c' -o -name '*.h'")
+    for code, entry in pairs(errors.catalogue) do
+      assert.is_true(entry.generic or source:find(code, 1, true) ~= nil, code .. " is used nowhere")
+    end
+  end)
+
+  -- A test names the code, or the error of C that brings it. This list only gets shorter.
+  it("has a test for each code, but for these", function()
+    local untested <const> = {"T0100", "T0217", "T0304", "T0306", "T0611", "T0804", "T1005"}
+    local tests <const> = contents("find tests -type f -name '*.lua' -o -type f -name '*.c' -o -type f -name '*.h' "
+      .. "-o -type f -name '*.sh' -o -type f -name '*.py'")
+    local missing = {}
+    for code, entry in pairs(errors.catalogue) do
+      local tested <const> = tests:find(code, 1, true) or (entry.generic and tests:find("TIDE_" .. entry.name, 1, true))
+      if not tested then missing[#missing + 1] = code end
+    end
+    table.sort(missing)
+    assert.same(untested, missing)
+  end)
 end)
 
 describe("errors.format", function()
