@@ -332,6 +332,7 @@ static int calls_close(lua_State *L) {
         calls->server = NULL;
         pthread_mutex_lock(&server->lock);
         server->served = false;
+        server->taker = NULL;
         if (server->http) {
             server->plugin->abandon_calls(server->http);
         }

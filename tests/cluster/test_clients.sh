@@ -185,6 +185,15 @@ fi
 run 0 up lab -n 3
 run 0 submit --cluster lab --keep "$root/tests/cluster/clients.lua"
 for _ in $(seq 200); do "$TIDE" jobs --cluster lab --json --all | grep -q '"state":"done"' && break; sleep 0.05; done
+if [ -n "${url:-}" ]; then # the dashboard is with the new cluster, and takes calls of it
+    run 0 submit --cluster lab "$root/tests/cluster/answers.lua"
+    for _ in $(seq 200); do
+        curl -s -m 20 -o body.txt -H "$token" -d '{"method": "sum", "arguments": [4]}' "${url%%/#*}/api/call/answers"
+        grep -q total body.txt && break
+        sleep 0.05
+    done
+    says body.txt '"total":4'
+fi
 timeout 120 "$python" "$root/tests/cluster/clients_faults.py" lab >faults.txt 2>&1 || fail "$(cat faults.txt)"
 run 0 down lab -y
 finish

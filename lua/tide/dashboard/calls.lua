@@ -34,9 +34,9 @@ end
 
 local function failed(kind, status, err)
   local place <const> = err.where and not err.where:find "^tide/" and err.where or nil -- not of this file
-  local problem <const> = {error = {code = err.code, name = err.name, message = tostring(err.message), help = err.help,
-    where = place, node = err.node, retry_after_s = err.retry_after_s}}
   local wait_s <const> = (status == 429 or status == 503) and (err.retry_after_s or RETRY_S) or nil
+  local problem <const> = {error = {code = err.code, name = err.name, message = tostring(err.message), help = err.help,
+    where = place, node = err.node, retry_after_s = wait_s}}
   return status, kind, kind == MSGPACK and core.encode(problem) or core.json_encode(problem), wait_s
 end
 
