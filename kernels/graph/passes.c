@@ -33,6 +33,8 @@ int tide__graph_evaluation(struct tide_program *p) {
             node->out_count = 1;
         } else if (node->code == TIDE_OP_DROPOUT) {
             make_view(p, node);
+        } else if (node->code == TIDE_OP_LINEAR_XENT) {
+            node->attributes.count = 1;
         }
     }
     p->node_count = kept;

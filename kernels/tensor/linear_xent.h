@@ -110,21 +110,25 @@ static inline int tide_linear_xent_run(const struct tide_op_call *call, const st
     do {
         const size_t rows = all - first < step ? all - first : step;
         const struct tide_operand x = tide_linear_xent_part(&call->in[0], kit->element, first, rows);
-        const struct tide_operand dx = tide_linear_xent_part(&call->out[1], kit->element, first, rows);
         struct tide_op_call loss;
         tide_linear_xent_loss(call, kit->element, first, rows, scratch, parts + 3 * chunks, inner, &loss);
         const struct tide_operand *z = &loss.in[0];
         int code = tide_linear_xent_product(call, kit, &x, false, &call->in[1], tb, z, false);
         code = code == 0 ? kit->xent(&loss) : code;
+        first += rows;
+        chunks++;
+        if (code == 0 && call->attributes->count == 1) {
+            continue;
+        }
+        const bool more = first > rows;
+        const struct tide_operand dx = tide_linear_xent_part(&call->out[1], kit->element, first - rows, rows);
         code = code == 0 ? tide_linear_xent_product(call, kit, z, false, &call->in[1], !tb, &dx, false) : code;
         code = code != 0 ? code
-               : tb      ? tide_linear_xent_product(call, kit, z, true, &x, false, &call->out[2], first > 0)
-                         : tide_linear_xent_product(call, kit, &x, true, z, false, &call->out[2], first > 0);
+               : tb      ? tide_linear_xent_product(call, kit, z, true, &x, false, &call->out[2], more)
+                         : tide_linear_xent_product(call, kit, &x, true, z, false, &call->out[2], more);
         if (code != 0) {
             return code;
         }
-        first += rows;
-        chunks++;
     } while (first < all);
     return kit->total(call, chunks, parts);
 }

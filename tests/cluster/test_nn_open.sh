@@ -83,7 +83,9 @@ tide.main(function()
     local x <const>, w <const> = tide.tensor.zeros("f32", 4, 3), m:parameter "w"
     for i = 1, 12 do x[i] = math.sin(0.7 * (i - 1)) end
     for i = 1, 15 do w[i] = math.sin(1 + 0.7 * (i - 1)) end
-    local g <const> = m:gradients {x = x, y = tensor("i32", 4, {2, 4, -1, 0}), weight = tensor("f32", 4, {0.5, 2, 1, 1})}
+    local batch <const> = {x = x, y = tensor("i32", 4, {2, 4, -1, 0}), weight = tensor("f32", 4, {0.5, 2, 1, 1})}
+    local g <const> = m:gradients(batch)
+    same("the loss alone", {m:evaluate(batch).loss}, {g.loss})
     local all = {g.loss, g.count}
     for _, t in ipairs {g:input "x", g.w} do
       for i = 1, #t do all[#all + 1] = t[i] end

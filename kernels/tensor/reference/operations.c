@@ -478,7 +478,9 @@ int REF(linear_xent)(call_pointer call) {
     const double *x = in(call, 0), *w = in(call, 1);
     double *loss = out(call, 0), *dx = out(call, 1), *dw = out(call, 2), *z = call->scratch;
     memset(loss, 0, 3 * sizeof(double));
-    memset(dw, 0, m * k * sizeof(double));
+    if (call->attributes->count != 1) {
+        memset(dw, 0, m * k * sizeof(double));
+    }
     for (size_t i = 0; i < n; i++) {
         double one[3], *weights = call->in[3].data;
         struct tide_op_call row = {.attributes = call->attributes,
@@ -492,6 +494,9 @@ int REF(linear_xent)(call_pointer call) {
         }
         for (size_t j = 0; j < 3; j++) {
             loss[j] += one[j];
+        }
+        if (call->attributes->count == 1) {
+            continue;
         }
         product(false, !tb, 1, m, k, 1, z, k, w, tb ? m : k, false, dx + i * m, m);
         if (tb) {

@@ -393,6 +393,9 @@ static void linear_xent_goes_by_chunks(void **state) {
                         .eps = 64,
                         .of = OF_ALL};
     on_devices(&c, false);
+    c.attributes.count = 1; /* the loss alone */
+    c.out_count = 1;
+    on_devices(&c, false);
     const struct tide_device *device;
     for (size_t d = 0; (device = op_device(d)) != NULL; d++) {
         const struct tide_attributes none = {0};
