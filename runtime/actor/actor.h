@@ -129,6 +129,8 @@ struct tide_fiber *tide_fiber_current(void);
  * lives until the wake. Spurious wake-ups are possible: re-check. deadline: ETIMEDOUT. ECANCELED if the actor is
  * killed. */
 int tide_fiber_suspend(uint64_t deadline, const char *why);
+/* The same for one who waits for the time alone: time that has passed as was asked is no spin. */
+int tide_fiber_wait_until(uint64_t until, const char *why);
 /* For people (tide_actors): the current fiber's next suspension waits for the row of this key from that node, as of a
  * clock (UINT32_MAX: of any). */
 void tide_fiber_expect(uint64_t key, uint32_t clock, uint16_t node);

@@ -314,6 +314,14 @@ int tide_yield_to_actors(void) {
     return yield(true, "tide_yield_to_actors");
 }
 
+int tide_fiber_wait_until(uint64_t until, const char *why) {
+    struct scheduler *s = tide__scheduler;
+    const bool later = until > tide_port_now(s->system->port);
+    const int rc = tide_fiber_suspend(until, why);
+    s->acts += rc == TIDE_ETIMEDOUT && later;
+    return rc;
+}
+
 int tide_sleep(uint64_t duration) {
     struct scheduler *s = tide__scheduler;
     if (!s || !s->current_fiber) {
@@ -322,9 +330,8 @@ int tide_sleep(uint64_t duration) {
     uint64_t now = tide_port_now(s->system->port);
     uint64_t until = duration > TIDE_NEVER - 1 - now ? TIDE_NEVER - 1 : now + duration;
     for (;;) {
-        int rc = tide_fiber_suspend(until, "sleep");
+        int rc = tide_fiber_wait_until(until, "sleep");
         if (rc == TIDE_ETIMEDOUT) {
-            s->acts += duration > 0; /* time has passed, as was asked: that is no spin */
             return 0;
         }
         if (rc < 0) {

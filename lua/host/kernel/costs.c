@@ -39,7 +39,7 @@ int tide__lua_compute(lua_State *L, double ns) {
     uint64_t cost = tide__simulator_cost(host->port, ns);
     uint64_t deadline = tide__lua_deadline(host, cost);
     while (cost > 0 && tide_port_now(host->port) < deadline) {
-        if (tide_fiber_suspend(deadline, "computing") == TIDE_ECANCELED || tide__lua_current(host)->cancelled) {
+        if (tide_fiber_wait_until(deadline, "computing") == TIDE_ECANCELED || tide__lua_current(host)->cancelled) {
             return TIDE_ECANCELED;
         }
     }

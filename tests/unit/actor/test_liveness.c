@@ -91,6 +91,21 @@ static void a_fiber_that_looks_now_and_then_is_left_alone(void **state) {
     assert_int_equal(found.count, 0);
 }
 
+/* As a simulated worker that calls one short kernel after the other. */
+static int compute_shortly(void *state) {
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        (void)tide_fiber_wait_until(tide_port_now(node->port) + TIDE_SECOND / 100000, "computing");
+    }
+    return 0;
+}
+
+static void a_fiber_that_waits_for_short_times_is_left_alone(void **state) {
+    (void)state;
+    run(compute_shortly);
+    assert_int_equal(found.count, 0);
+}
+
 static int again(void *state, const struct tide_message *m) {
     (void)state;
     return m->kind == TIDE_STOP ? 0 : tide_timer_start(0, NULL);
@@ -179,6 +194,7 @@ int main(void) {
         TEST(a_fiber_that_is_woken_for_nothing_is_found_and_stopped),
         TEST(a_deadline_that_is_set_again_at_once_is_found),
         TEST(a_fiber_that_looks_now_and_then_is_left_alone),
+        TEST(a_fiber_that_waits_for_short_times_is_left_alone),
         TEST(a_timer_that_only_starts_the_next_is_found),
         TEST(a_message_that_nobody_takes_is_found),
         TEST(waits_are_told_by_fiber),
