@@ -31,6 +31,7 @@ local opt = tide.options {
   nodes       = {"node processes on this machine, a worker each", default = 2},
   chart       = {"file for a picture of the path", type = "string"},
   seed        = {"of data and orders", default = 1},
+  json        = {"one JSON object instead of text", default = false},
 }
 
 local logistic <const> = opt.model == "logistic"
@@ -59,12 +60,14 @@ end
 local job = along and d.path(fields) or d[opt.model](fields)
 
 tide.main(function()
-  print(data.note)
+  local quiet <const> = opt.json or tide.output.json
+  local function say(...) if not quiet then print((...):format(select(2, ...))) end end
+  say("%s", data.note)
   local cluster <close> = tide.cluster {nodes = opt.nodes}
   local run = cluster:start(job)
-  print(("%6s %12s %14s %11s %8s %8s %6s %9s %12s"):format("report", "lambda", "objective", "gap", "support", "set",
-    "sums", "seconds", along and "explained" or ""))
-  local points, errors = {}, {}
+  say("%6s %12s %14s %11s %8s %8s %6s %9s %12s", "report", "lambda", "objective", "gap", "support", "set", "sums",
+    "seconds", along and "explained" or "")
+  local points, errors, reports = {}, {}, {}
   for r in run:events "report" do
     local held <const> = r.held_out and r.held_out / math.max(1, r.held)
     if held then -- of the examples that a fold leaves out
@@ -72,16 +75,18 @@ tide.main(function()
       table.insert(errors[r.stage].points, {math.log(r.lambda, 10), held})
     else
       points[#points + 1] = {math.log(r.lambda, 10), r.explained or 0}
-      print(("%6d %12.6g %14.8g %11s %8d %8.4g %6d %9.3f %12s"):format(r.n, r.lambda, r.objective,
+      reports[#reports + 1] = {n = r.n, lambda = r.lambda, objective = r.objective, gap = r.gap, support = r.support,
+                               set = r.set, sums = r.sums, elapsed_s = r.elapsed_s}
+      say("%6d %12.6g %14.8g %11s %8d %8.4g %6d %9.3f %12s", r.n, r.lambda, r.objective,
         r.gap and ("%.3e"):format(r.gap) or "-", r.support, r.set, r.sums or 0, r.elapsed_s,
-        r.explained and ("%.4f"):format(r.explained) or ""))
+        r.explained and ("%.4f"):format(r.explained) or "")
     end
     if r.best_lambda and opt.folds > 0 then
-      print(("best of %d folds: lambda %.6g, error %.6g +- %.2g"):format(opt.folds, r.best_lambda, r.best_error,
-        r.best_deviation))
+      say("best of %d folds: lambda %.6g, error %.6g +- %.2g", opt.folds, r.best_lambda, r.best_error,
+        r.best_deviation)
     end
   end
-  run:wait()
+  local summary <const> = run:wait()
   local model = d.model(run)
   local count, largest = 0, {}
   for j, v in pairs(model:nonzero()) do
@@ -89,9 +94,13 @@ tide.main(function()
     largest[#largest + 1] = {j, v}
   end
   table.sort(largest, function(a, b) return math.abs(a[2]) > math.abs(b[2]) end)
-  print(("%d of %d coefficients are not 0%s; the largest:"):format(count, data.columns,
-    opt.intercept and (", the intercept is %.6g"):format(model.intercept) or ""))
-  for i = 1, math.min(5, #largest) do print(("  column %d: %.6g"):format(largest[i][1], largest[i][2])) end
+  if quiet then
+    print(tide.json.encode {schema = "tide.lasso/1", data = data.note, reports = reports, support = count,
+                            columns = data.columns, wire_bytes = summary.wire_bytes})
+  end
+  say("%d of %d coefficients are not 0%s; the largest:", count, data.columns,
+    opt.intercept and (", the intercept is %.6g"):format(model.intercept) or "")
+  for i = 1, math.min(5, #largest) do say("  column %d: %.6g", largest[i][1], largest[i][2]) end
   if opt.chart then
     local charts = {{title = "Explained share by log10 of lambda", x = "log10 lambda", y = "explained",
                      series = {{name = "all examples", points = points}}}}

@@ -29,6 +29,7 @@ local opt = tide.options {
   nodes    = {"node processes on this machine, a worker each", default = 2},
   chart    = {"file for a map of the correlations", type = "string"},
   seed     = {"of data and splits", default = 1},
+  json     = {"one JSON object a split instead of text", default = false},
 }
 
 local lambdas = {}
@@ -55,34 +56,41 @@ for split = 1, opt.splits do
 end
 
 tide.main(function()
+  local quiet <const> = opt.json or tide.output.json
+  local function say(...) if not quiet then print((...):format(select(2, ...))) end end
   local sum, squares = 0, 0
   for split, job in ipairs(jobs) do
-    print(sets[split].note)
+    say("%s", sets[split].note)
     local cluster <close> = tide.cluster {nodes = opt.nodes}
     local run = cluster:start(job)
-    print(("%-6s %5s %9s %6s %12s %11s %7s %7s %10s %9s"):format("start", "outer", "lambda", "final", "objective",
-      "gap", "rounds", "rho", "validated", "seconds"))
+    say("%-6s %5s %9s %6s %12s %11s %7s %7s %10s %9s", "start", "outer", "lambda", "final", "objective", "gap",
+      "rounds", "rho", "validated", "seconds")
+    local record = {schema = "tide.multitask/1", split = split, data = sets[split].note, reports = {}}
     for r in run:events "report" do
-      print(("%-6s %5d %9.1e %6s %12.6f %11.3e %7d %7.2f %10s %9.3f"):format(r.start or "given", r.outer, r.lambda,
+      record.reports[r.n] = {outer = r.outer, lambda = r.lambda, final = r.final == 1, primal = r.primal, gap = r.gap,
+                             rounds = r.rounds, elapsed_s = r.elapsed_s}
+      say("%-6s %5d %9.1e %6s %12.6f %11.3e %7d %7.2f %10s %9.3f", r.start or "given", r.outer, r.lambda,
         r.final == 1 and "yes" or "", r.primal, r.gap, r.rounds, r.rho,
-        r.validated and ("%.5f"):format(r.validated) or "-", r.elapsed_s))
+        r.validated and ("%.5f"):format(r.validated) or "-", r.elapsed_s)
     end
-    run:wait()
+    record.wire_bytes = run:wait().wire_bytes
     local model = mtl.model(run)
     if opt.loss == "squared" then
       local rmse = model:rmse "test"
-      sum, squares = sum + rmse, squares + rmse * rmse
-      print(("held out: RMSE %.4f, explained variance %.4f\n"):format(rmse, model:explained_variance "test"))
+      sum, squares, record.rmse = sum + rmse, squares + rmse * rmse, rmse
+      say("held out: RMSE %.4f, explained variance %.4f\n", rmse, model:explained_variance "test")
     else
       local right, count = 0, 0
       for _, e in ipairs(model:errors "test") do right, count = right + e.right, count + e.count end
-      print(("held out: %.2f %% right\n"):format(100 * right / count))
+      record.right = right / count
+      say("held out: %.2f %% right\n", 100 * right / count)
     end
+    if quiet then print(tide.json.encode(record)) end
     if opt.chart then assert(tide.chart.write(opt.chart, {model:chart()})) end
   end
   if opt.loss == "squared" and opt.splits > 1 then
     local n, mean = opt.splits, sum / opt.splits
     local deviation = math.sqrt(math.max(0, squares / n - mean ^ 2) * n / (n - 1))
-    print(("%d splits: RMSE %.4f +- %.4f"):format(n, mean, deviation))
+    say("%d splits: RMSE %.4f +- %.4f", n, mean, deviation)
   end
 end)

@@ -24,6 +24,7 @@ local DIRECTORY <const> = arg[0]:match "^(.*/)" or "./"
 ---@field title string short name of the system
 ---@field source string authors, title, venue
 ---@field where string what is simulated, what is real
+---@field arguments? string that the page's command needs
 ---@field options? table further options of the script
 
 ---Declares the script's options and returns the paper.
@@ -60,17 +61,21 @@ local function words_of(options)
   return table.concat(words, " ")
 end
 
----The JSON objects that a command of Tide prints, one a line.
+---The JSON objects that a command of Tide prints, one a line; processor_s: what it and its nodes took.
 local known = {} -- by command: what it printed
 local function objects_of(command)
   if known[command] then return known[command] end
   local errors <const> = os.tmpname()
-  local pipe <const> = assert(io.popen(("OPENBLAS_NUM_THREADS=1 exec nice -n 5 %s %s 2>%s"):format(BINARY, command,
-    errors)))
+  local pipe <const> = assert(io.popen(
+    ("OPENBLAS_NUM_THREADS=1 nice -n 5 %s %s 2>%s; code=$?; times; exit $code"):format(BINARY, command, errors)))
   local list <const> = {}
   for line in pipe:lines() do
     local object <const> = line:find "^{" and tide.json.decode(line)
     if object and object.schema ~= "tide.sim/1" then list[#list + 1] = object end
+    local user_m, user_s, system_m, system_s = line:match "^(%d+)m([%d.]+)s (%d+)m([%d.]+)s$"
+    if user_m then -- the last such line is the children's
+      list.processor_s = 60 * (user_m + system_m) + user_s + system_s
+    end
   end
   local ok <const> = pipe:close()
   local file <close> = io.open(errors)
@@ -172,6 +177,23 @@ function paper.value(_, name, x)
   error(("%s has no point at %s"):format(name, x), 0)
 end
 
+---Writes a file below .tide/papers/, such as costs or generated data.
+---@return string path
+function paper.write(_, name, text)
+  local path <const> = ".tide/papers/" .. name
+  os.execute("mkdir -p '" .. path:match "^(.*)/" .. "'")
+  local file <close> = assert(io.open(path, "w"))
+  file:write(text)
+  return path
+end
+
+---What kernels cost, as a file for `tide sim --costs`: {[kernel] = seconds of a row}.
+function paper:costs(name, rows)
+  local kernels <const> = {}
+  for kernel, seconds in pairs(rows) do kernels[kernel] = {call_s = 1e-5, row_s = seconds} end
+  return self:write(name .. ".json", tide.json.encode {schema = "tide.costs/1", kernels = kernels})
+end
+
 ---A row of the table.
 ---@param row {what: string, published?: table, ours: table|number, unit?: string, least?: number, most?: number,
 ---  note?: string}
@@ -231,7 +253,8 @@ local HEADS <const> = {"figure", "published", "ours", "ratio", "pass mark", "not
 ---@return string
 function paper.markdown(result, chart)
   local out <const> = {("## %s"):format(result.title), "",
-    ("%s. %s. Command: `tide run examples/papers/%s.lua`."):format(result.source, result.where, result.name), "",
+    ("%s. %s. Command: `tide run examples/papers/%s.lua%s`."):format(result.source, result.where, result.name,
+      result.arguments or ""), "",
     ("![%s](%s)"):format(result.title, chart), "", "| " .. table.concat(HEADS, " | ") .. " |",
     ("|---"):rep(#HEADS) .. "|"}
   for _, row in ipairs(result.rows) do out[#out + 1] = "| " .. table.concat(cells(row), " | ") .. " |" end
@@ -250,7 +273,7 @@ function paper:close()
   assert(tide.chart.write(self.opt.chart, self.charts))
   if self.quiet then
     local result <const> = {schema = "tide.paper/1", name = about.name, title = about.title, source = about.source,
-                            where = about.where, seconds = tide.now() - self.began}
+                            where = about.where, arguments = about.arguments, seconds = tide.now() - self.began}
     return print(tide.json.object(result, {rows = self.rows, notes = self.notes, missing = self.missing,
                                            seeds = self.seeds}))
   end

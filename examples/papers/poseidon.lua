@@ -33,7 +33,8 @@ tide.main(function()
   p:check(at.hybrid[last].y > at["no overlap"][last].y, "hybrid is faster than no overlap")
   for i, name in ipairs {"poseidon", "wfbp", "ps"} do
     series[#METHODS + i] = p:published("poseidon2." .. name)
-    p:row {what = ("VGG19-22K, %d nodes, 40 Gbit/s: %s"):format(last, METHODS[i]), ours = at[METHODS[i]][last],
+    p:row {what = ("VGG19-22K, %d nodes, 40 Gbit/s: %s"):format(last, p:published("poseidon2." .. name).name
+             .. ", ours " .. METHODS[i]), ours = at[METHODS[i]][last],
            published = p:value("poseidon2." .. name, last)}
   end
   p:chart {title = "VGG19-22K, 40 Gbit/s", x = "nodes", y = "speed-up over one node", log_x = true, log_y = true,

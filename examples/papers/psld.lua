@@ -42,6 +42,7 @@ tide.main(function()
   p:row {what = "psld over static, one of four servers at 1/4 speed", published = p:value "psld.speedup",
          ours = at_four.psld, least = 2.5, note = "the setting behind the published value is unknown"}
   p:row {what = "oracle, which knows the speeds, over static", ours = at_four.oracle, note = "ideal: 3.25"}
+  if p.opt.small then return p:close() end
   p:row {what = "psld over static, no slow server", ours = speedup("psld", {factor = 1}), least = 0.98}
   p:row {what = "psld over static, the slow server changes every 100 iterations",
          ours = speedup("psld", {factor = 4, wander = 100})}

@@ -67,6 +67,20 @@ says err.txt 'calibrate: programs +[0-9.e+-]+ ps a flop, [0-9.e+-]+ ps a byte \(
 says costs.json '"work":\{[^}]*"flop_s":'
 simulate train.lua --costs "$PWD/costs.json"
 between 1e-6 "$(epoch)" 10 "an epoch by measured costs"
+measured=$(epoch)
+simulate --costs costs.json train.lua --flops 3e10
+[ "$(epoch)" != "$measured" ] || fail "the script's own rates do not come after --costs"
+cat >mf.json <<'JSON'
+{"schema": "tide.costs/1", "kernels": {"mf_sgd_block": {"call_s": 0, "row_s": 0}}}
+JSON
+seconds_of() { grep -o '"train_s":[0-9.e-]*' out.txt | tail -1 | cut -d: -f2; }
+small="$root/examples/mf.lua --nodes 2 --epochs 1 --rank 2"
+run 0 sim --seed 5 --json $small
+slow=$(seconds_of)
+run 0 sim --seed 5 --json --costs mf.json $small
+between 0 "$(seconds_of)" "$(awk -v s="$slow" 'BEGIN {print s / 2}')" "an epoch whose kernel costs nothing"
+run 2 sim --seed 5 --costs nothing.json $small
+says err.txt 'nothing.json'
 run 2 sim --seed 5 train.lua --flops 0
 says err.txt 'flops: `0.0` is no number of them a second'
 finish

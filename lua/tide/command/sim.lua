@@ -25,7 +25,7 @@ local function words_of(context, seed, more)
   local o <const> = context.options
   local words = {"sim"}
   if seed then words[2], words[3] = "--seed", tostring(seed) end
-  for _, name in ipairs {"nodes", "workers", "model", "latency", "nic", "net", "calibrate"} do
+  for _, name in ipairs {"nodes", "workers", "model", "latency", "nic", "net", "calibrate", "costs"} do
     if o[name] then words[#words + 1] = ("--%s=%s"):format(name, o[name]) end
   end
   if o.profile then words[#words + 1] = "--profile=" .. o.profile end
@@ -187,7 +187,7 @@ local function simulate(context)
     script = own and own:gsub("%.", "/") .. ".lua" or o.script, text = own and context.core.embedded(own),
     args = o.rest, nodes = o.nodes, workers = o.workers, json = context.json, plain = context.plain,
     quiet = context.quiet, verbose = context.verbose, timeout_s = context.timeout_s, simulated = true, seed = o.seed,
-    trace = o.trace, given = {nodes = o.nodes ~= nil or nil, workers = o.workers ~= nil or nil,
+    trace = o.trace, costs = o.costs, given = {nodes = o.nodes ~= nil or nil, workers = o.workers ~= nil or nil,
                               trace = o.trace ~= nil or nil},
   }
   local written, problem = true, nil
@@ -418,7 +418,8 @@ return {
     {name = "nic", type = "string", value = "B", doc = "bandwidth of each node, such as 25Gbit"},
     {name = "net", type = "string", value = "FILE", doc = "Lua file that returns the network, as for sim.net"},
     {name = "calibrate", type = "string", value = "FILE",
-     doc = "measure what this run computes and write the costs there, for sim.compute"},
+     doc = "measure what this run computes and write the costs there, for --costs and sim.compute"},
+    {name = "costs", type = "string", value = "FILE", doc = "what computing costs, as --calibrate wrote it"},
     {name = "no-files", doc = "leave what the script writes on the simulated disk, as with --seeds"},
     {name = "nodes", type = "integer", min = 1, max = 4095, doc = "nodes, if the script does not say"},
     {name = "workers", short = "w", type = "integer", min = 1, max = 256,

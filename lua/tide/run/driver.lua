@@ -142,7 +142,7 @@ function driver.run(o)
     dry_run = o.dry_run,
     resume = o.resume, slots = o.slots, memory = o.memory, keep = o.keep, limits = o.limits, no_wait = o.no_wait,
     silence = o.silence, simulated = o.simulated, interactive = o.interactive, trace = o.trace,
-    given = o.given, dashboard = o.dashboard and {} or nil,
+    given = o.given, costs = o.costs, dashboard = o.dashboard and {} or nil,
     script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
   })
   local gone <const> = not result and o.cluster and cluster_gone()
@@ -441,6 +441,10 @@ function driver.main(a)
   local children <const> = require "tide.cluster.children"
   children.program, children.interrupts = context.program or children.program, context.interrupts
   own_print(context)
+  if a.costs then -- of `tide sim`
+    local ok, problem = pcall(require("tide.sim").compute, {file = a.costs})
+    if not ok then return {error = travelling(errors.from(problem))} end
+  end
   local loaded, err = script.load {text = a.script.text, path = a.script.path, args = a.script.args, role = "driver"}
   if not loaded then
     if err.page then return {page = err.page} end
