@@ -1,7 +1,7 @@
 -- NuPS and AdaPM: word vectors with rows that stay, with copies of hot rows, and by intent.
 --   tide run examples/papers/adapm.lua
 -- Constants, set on 2026-11-28 before the first run: the example's generated text (115,500 tokens, 10,001 words by
--- Zipf's law, d = 100), three epochs; 2.81 us of a worker a token (0.325 s an epoch, docs/internals/performance.md); 10
+-- Zipf's law, d = 100), one epoch; 2.81 us of a worker a token (0.325 s an epoch, docs/internals/performance.md); 10
 -- Gbit/s, 50 us. `intent` is set by nothing but its name.
 local tide = require "tide"
 local paper = require "paper"
@@ -14,12 +14,7 @@ local p = paper.open {
 local NODES <const> = p.opt.small and {1, 2} or {1, 2, 4, 8}
 local TECHNIQUES <const> = {"static", "replicate", "intent"}
 
----Mean seconds of an epoch, the first one included.
-local function seconds(r)
-  local sum = 0
-  for _, epoch in ipairs(r.epochs) do sum = sum + epoch.train_s end
-  return sum / #r.epochs
-end
+local function seconds(r) return r.epochs[1].train_s end
 
 tide.main(function()
   local world <const> = {latency = "50us", nic = "10Gbit", costs = p:costs("words", {sgns_train = 2.81e-6})}
@@ -28,7 +23,7 @@ tide.main(function()
     series[i], runs[technique] = {name = "ours, " .. technique, points = {}}, {}
     for k, nodes in ipairs(NODES) do
       runs[technique][nodes] = p:sim("word2vec", {data = "generated", technique = technique, nodes = nodes,
-                                                  epochs = p.opt.small and 1 or 3}, world)
+                                                  epochs = 1}, world)
       series[i].points[k] = p:point(nodes, p:speedup(runs.static[1], runs[technique][nodes], seconds))
     end
   end
@@ -51,8 +46,8 @@ tide.main(function()
          note = "published: up to so much over existing servers, on tasks that are not this one"}
   local loss <const> = {}
   for _, technique in ipairs(TECHNIQUES) do
-    loss[technique] = p:figure(runs[technique][last], function(r) return r.epochs[#r.epochs].loss end)
-    p:row {what = ("%s, %d nodes: loss a pair at the end"):format(technique, last), ours = loss[technique]}
+    loss[technique] = p:figure(runs[technique][last], function(r) return r.epochs[1].loss end)
+    p:row {what = ("%s, %d nodes: loss a pair"):format(technique, last), ours = loss[technique]}
   end
   series[#series + 1] = {name = "linear", points = {{1, 1}, {last, last}}}
   p:chart {title = "Word vectors", x = "nodes of one worker", y = "speed-up over one node", log_x = true, log_y = true,
