@@ -47,7 +47,7 @@ function core.serve_cost(s) end       -- test aid: each key served to another no
 ---@param o {name?:string, source:string, chunk:string, role?:"compute"|"control", thread?:integer, argument?:any, link?:boolean}
 function core.spawn(o) end            --> address | nil, err ; on this node; opens = of core.open, from the first message on
 function core.self() end              --> address
----@param lane? "control"|"system"|"bulk" system: before everything else in the mailbox, for cancels; bulk: behind the others, for large data
+---@param lane? "control"|"system"|"bulk"|"answer" system: before everything else in the mailbox, for cancels; bulk: behind the others, for large data; answer: blocks neither on credit nor on the mailbox, for what the receiver waits for and for servers that their callers may block on: the protocol has to bound how many there are
 function core.send(to, value, lane) end --> true | nil, err
 function core.call(to, value, timeout_s) end --> value | nil, err   (err.name EUNREACHABLE, EDIED, EREFUSED, ETIMEDOUT)
 ---Next message: {kind="cast"|"call"|"exit"|"stop", from=, call=id|nil, value=, code=, text=}; nil: none came in time; nil, err: it was damaged

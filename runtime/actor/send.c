@@ -88,6 +88,11 @@ static void hand_over(struct scheduler *target, struct message *m) {
     }
 }
 
+/* Neither credit nor room in a mailbox: its receiver may wait for it, and whoever sends it must not wait in turn. */
+static bool never_waits(uint8_t lane) {
+    return lane == TIDE_LANE_SYSTEM || lane == TIDE_LANE_ANSWER;
+}
+
 /* Waits in a fiber, refuses in a handler. 0 also when the target is gone: then the message disappears. */
 static int wait_for_room(struct scheduler *target, tide_address to, size_t size) {
     struct actor *actor = actor_find(target, to);
@@ -123,7 +128,7 @@ static int send_local(tide_address to, uint8_t kind, uint8_t lane, uint64_t call
         return kind == TIDE_CALL ? tide_fail(TIDE_EDIED, "no such actor") : 0;
     }
     size_t total = size + (tail ? tail->size : 0);
-    int rc = wait_for_room(target, to, total);
+    int rc = never_waits(lane) ? 0 : wait_for_room(target, to, total);
     if (rc < 0) {
         return rc;
     }
@@ -179,7 +184,7 @@ static int send_within(tide_address to, uint8_t kind, uint8_t lane, uint64_t cal
                               .kind = kind == TIDE_CALL ? TIDE_FRAME_CALL : TIDE_FRAME_CAST,
                               .lane = lane,
                               .window = window};
-    return tide_system_send(s->system, &m, lane == TIDE_LANE_SYSTEM || lane == TIDE_LANE_ANSWER);
+    return tide_system_send(s->system, &m, never_waits(lane));
 }
 
 int actor_send(tide_address to, uint8_t kind, uint8_t lane, uint64_t call, const void *data, size_t size,

@@ -67,4 +67,48 @@ says out.txt '^c1.dead$'
 sed 's/controllers = 3/controllers = 4/' long.lua >four.lua
 run 2 sim four.lua
 says err.txt 'controllers is 3'
+# Another controller takes over the runs: a verb waits for the run's controller to say that it is there, and a queued run
+# stays in the queue however long that is.
+cat >failover.lua <<'END'
+local tide = require "tide"
+local core = require "tide.core"
+local runs = require "tide.cluster.runs"
+local sim = require "tide.sim"
+local long = tide.job {name = "long", params = {x = 1}, worker = function(w)
+  repeat
+    tide.sleep "20ms"
+    w:report {reports = 1}
+  until w:stopping()
+end}
+local short = tide.job {name = "short", worker = function(w) w:report {reports = 1} end}
+local function row_of(name) return runs.ask {op = "get", name = name} end
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 1, workers = 1, controllers = 3}
+  sim.fault("crash", {node = "c1", at = tide.now() + 1})
+  local first <const>, second = cluster:start(long, nil, {slots = 1}), nil
+  local starts <const> = core.fiber(function() second = cluster:start(short, nil, {slots = 1}) end)
+  core.sleep(1.2)
+  local answer, err
+  repeat -- the first request that the next keeper gets
+    core.sleep(0.005)
+    local keeper <const> = runs.find()
+    if keeper then
+      answer, err = core.call(keeper, {op = "verb", name = "long-1", verb = "set", arguments = {params = {x = 2}}}, 30)
+    end
+  until answer or err and err.code
+  print("set", answer and answer.params.x or err)
+  core.sleep(15)
+  print("queued", row_of("long-1").state, row_of("short-2").state)
+  first:stop()
+  first:wait()
+  first:close()
+  core.fiber_wait(starts)
+  second:wait()
+  print("ended", row_of("long-1").state, (second:state()))
+end)
+END
+run 0 sim --seed 1 failover.lua
+says out.txt '^set	2$'
+says out.txt '^queued	running	queued$'
+says out.txt '^ended	stopped	done$'
 finish

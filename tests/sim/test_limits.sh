@@ -46,6 +46,9 @@ says err.txt 'took the same course'
 run 0 sim --profile swarm --seed 509 --draw-limits 0.5  # small messages held back a large one for ever
 run 0 sim --profile swarm --seed 1140 --draw-limits 0.4 # credit that was too little resumed fibers for nothing
 run 0 sim --profile window --seed 1022 --draw-limits 0.4
+run 0 sim --profile journal --seed 1086 --draw-limits 0.4 # a node came again too often while its name was taken
+run 0 sim --profile runs --seed 2 --draw-limits 0.4 # a controller and a worker blocked as they sent to each other
+run 0 sim --profile runs --seed 104 --draw-limits 0.4 # an actor that was killed answered that it was cancelled
 
 run 2 sim --profile swarm --seed 1 --limit net_ring_frame=9
 says err.txt 'did you mean `net_ring_frames`?'

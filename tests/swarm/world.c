@@ -218,6 +218,7 @@ static void attend_joining(struct node *node, int state, int code, const char *r
     if (state == TIDE_MEMBER_UP && tide_store_synced(tide_store_of(node->node)) &&
         (w->table_count == 0 || workload_spawn(node))) {
         node->id = tide_node_id(node->node);
+        node->tries = 0;
         set_state(node, NODE_UP);
     } else if (state == TIDE_MEMBER_DEAD) {
         /* A name may be taken until the others know that its former life is over, and who is not
@@ -232,7 +233,8 @@ static void attend_joining(struct node *node, int state, int code, const char *r
         }
         node->lost = true; /* some may have taken it for a member already */
         node_end(node, NODE_CRASHED);
-        node->restart_at = tide_sim_now(w->sim) + join_again;
+        node->tries++;
+        node->restart_at = tide_sim_now(w->sim) + (join_again << (node->tries < 8 ? node->tries / 2 : 4));
     }
 }
 
@@ -244,7 +246,10 @@ static void attend(struct node *node) {
     }
     if (node->state == NODE_CRASHED && now >= node->restart_at && w->node_count < NODES_MAX) {
         node->state = NODE_GONE; /* the next life is another */
-        (void)node_start(w, node->name);
+        struct node *next = node_start(w, node->name);
+        if (next) {
+            next->tries = node->tries;
+        }
         return;
     }
     if (node->state == NODE_CRASHED || node->state == NODE_GONE || node->state == NODE_OFF) {
@@ -402,20 +407,25 @@ static void chaos(struct world *w) {
     }
 }
 
-static bool is_settled(const struct world *w) {
+static bool is_settled(const struct world *w, char *why, size_t size) {
     if (!saver_ended(w) || !dropper_ended(w)) {
+        snprintf(why, size, "the %s has not ended", saver_ended(w) ? "dropper" : "saver");
         return false;
     }
     for (unsigned i = 0; i < w->node_count; i++) {
         const struct node *n = w->nodes[i];
         if (n->state != NODE_UP && n->state != NODE_GONE &&
             (n->state != NODE_CRASHED || n->restart_at != TIDE_NEVER)) {
+            snprintf(why, size, "node %s %s", n->name,
+                     n->state == NODE_LEAVING ? "has not left"
+                     : n->state == NODE_CRASHED ? "has not restarted" : "has not joined");
             return false;
         }
     }
     for (unsigned i = 0; i < w->worker_count; i++) {
         const struct worker *worker = w->workers[i];
         if (!worker->ended && worker->node->state == NODE_UP) {
+            snprintf(why, size, "worker %u of %s has not ended", i, worker->node->name);
             return false;
         }
     }
@@ -424,7 +434,7 @@ static bool is_settled(const struct world *w) {
 
 static bool is_over(struct world *w) {
     char why[200];
-    return is_settled(w) && is_quiet(w, why, sizeof why);
+    return is_settled(w, why, sizeof why) && is_quiet(w, why, sizeof why);
 }
 
 static void heal(struct world *w) {
@@ -444,10 +454,10 @@ static void heal(struct world *w) {
     w->stopping = true;
     if (!pass_until(w, until, is_over)) {
         char why[200] = "";
-        if (is_settled(w)) {
+        if (is_settled(w, why, sizeof why)) {
             (void)is_quiet(w, why, sizeof why);
         }
-        too_late(w, "the heal phase is over", why[0] ? why : "not everybody is done");
+        too_late(w, "the heal phase is over", why);
     }
 }
 

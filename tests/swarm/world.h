@@ -48,6 +48,7 @@ struct node { /* one life of a node */
     uint64_t lost_at;
     uint64_t restart_at;     /* crashed, or about to: when its next life begins; TIDE_NEVER */
     bool short_once;         /* of memory: what its workers ask for may fail */
+    unsigned tries;          /* to join, of the lives before that were refused too: the next comes later */
     uint64_t since;          /* when `state` began */
     uint64_t ballast;        /* bytes of its budget that nothing stands for: faults.c */
     unsigned running;        /* workers */

@@ -51,8 +51,8 @@ static int core_open(lua_State *L) {
 
 static int core_send(lua_State *L) {
     tide_address to = tide__lua_check_address(L, 1);
-    static const char *const names[] = {"system", "control", "bulk", NULL};
-    static const enum tide_lane lanes[] = {TIDE_LANE_SYSTEM, TIDE_LANE_CONTROL, TIDE_LANE_BULK};
+    static const char *const names[] = {"system", "control", "bulk", "answer", NULL};
+    static const enum tide_lane lanes[] = {TIDE_LANE_SYSTEM, TIDE_LANE_CONTROL, TIDE_LANE_BULK, TIDE_LANE_ANSWER};
     const enum tide_lane lane = lanes[luaL_checkoption(L, 3, "control", names)];
     (void)tide__lua_inside(L);
     lua_settop(L, 2);

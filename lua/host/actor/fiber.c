@@ -115,9 +115,7 @@ static int core_fiber_wait(lua_State *L) {
         self->waits_for = fiber;
         int code = tide_fiber_suspend(deadline, "fiber");
         self->waits_for = NULL;
-        if (!fiber->done) {
-            (void)tide__lua_resumed(L, code);
-        }
+        (void)tide__lua_resumed(L, code); /* also when it has ended: an actor that ends runs nothing more */
         if (code < 0 && !fiber->done) {
             return tide__lua_failure(L, code);
         }

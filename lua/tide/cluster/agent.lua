@@ -403,7 +403,7 @@ local function begin_leaving(grace_s)
   for id, run in pairs(state.runs) do
     if next(run.workers) then
       leaving.waits[id] = true
-      core.send(run.controller, {op = "leaving", node = core.node().id})
+      core.send(run.controller, {op = "leaving", node = core.node().id}, "answer")
       for address in pairs(run.workers) do core.send(address, {op = "leave"}, "system") end
     end
   end

@@ -342,7 +342,7 @@ end
 local function end_workers(r)
   for node in pairs(r.grant or {}) do
     local agent <const> = core.whereis(node .. "/agent")
-    if agent then core.send(agent, {op = "stop", run = r.uid}) end
+    if agent then core.send(agent, {op = "stop", run = r.uid}, "answer") end
   end
 end
 
@@ -515,6 +515,7 @@ function ops.grant(request, message)
   local r <const>, err = find(request.n)
   if not r then return nil, err end
   if is_over(r) then return nil, has_ended(r) end
+  r._silent_since = nil
   local _, _, free = free_slots()
   if request.no_wait and free < (r.slots or 1) then
     finish(r, "failed", "no slots")
@@ -574,7 +575,7 @@ end
 function ops.tell(request, message)
   local r <const> = self.records[request.n]
   if not r or r.uid ~= request.uid or runs.ENDED[r.state] then
-    core.send(message.from, {op = "disowned"})
+    core.send(message.from, {op = "disowned"}, "answer")
     return {}
   end
   r._controller, r._silent_since = message.from, nil
@@ -687,6 +688,10 @@ function ops.verb(request, message)
   end
   local fits <const>, mistake = service.check(requests.run, "verb." .. request.verb, request.arguments or {})
   if not fits then return nil, mistake end
+  -- Where another keeper has granted its slots, its controller tells this one of itself soon, or it is lost.
+  while r._silent_since and not r._controller and r.state ~= "queued" and not runs.ENDED[r.state] do
+    core.sleep(0.02)
+  end
   if runs.ENDED[r.state] then
     return nil, has_ended(r)
   end

@@ -344,14 +344,16 @@ function live:step()
   if adapts and adapts.changed then
     adapts.changed = false
     for _, w in ipairs(self.controller.workers) do -- whoever is the first of them tells it with its sums
-      if w.state == "running" then core.send(w.address, {op = "work", work = adapts:work()}) end
+      if w.state == "running" then self.controller:send_worker(w, {op = "work", work = adapts:work()}) end
     end
   end
   local comm <const> = self.driver.comm
   if not comm then return end
   for _, w in ipairs(self.controller.workers) do
     if w.state == "running" then
-      if comm.changed or (self.told and self.told ~= w) then core.send(w.address, {op = "comm", plan = comm:plan()}) end
+      if comm.changed or (self.told and self.told ~= w) then
+        self.controller:send_worker(w, {op = "comm", plan = comm:plan()})
+      end
       self.told = w
       return
     end

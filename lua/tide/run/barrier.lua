@@ -29,7 +29,7 @@ end
 local function pass(self, w, message)
   message.id = w.waits.id
   self:count_wait(w)
-  core.send(w.address, message)
+  self:send_worker(w, message)
   w.waits = w.later and table.remove(w.later, 1)
 end
 
@@ -303,7 +303,7 @@ function methods:meet()
   local stays <const> = self.job.meets and self:unheard(running)
   local batches <const> = values_of(running)
   for _, w in ipairs(running) do
-    for k = 1, #batches - 1 do core.send(w.address, {op = "values", id = w.waits.id, values = batches[k]}) end
+    for k = 1, #batches - 1 do self:send_worker(w, {op = "values", id = w.waits.id, values = batches[k]}) end
     pass(self, w, {op = "pass", values = batches[#batches]})
   end
   if stays then self:ask_to_meet() end

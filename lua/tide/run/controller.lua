@@ -70,7 +70,7 @@ end
 
 function controller:end_workers()
   for _, node in ipairs(self.a.nodes) do
-    if not node.lost then core.send(node.agent, {op = "stop", run = self.a.run}) end
+    if not node.lost then core.send(node.agent, {op = "stop", run = self.a.run}, "answer") end
   end
 end
 
@@ -173,7 +173,7 @@ function controller:serve_chunk(w)
   answer.id = w.waits.id
   self:count_wait(w)
   w.waits = nil
-  core.send(w.address, answer)
+  self:send_worker(w, answer)
 end
 
 ---Gives free chunks to the workers that wait for one; lets them go when the pass is over.
@@ -226,7 +226,7 @@ function from_worker.ready(self, w)
   for _, each in ipairs(self.workers) do
     if each.state == "ready" then -- who comes later than these joins them
       each.state = "running"
-      core.send(each.address, {op = "go", id = 0, batch = live and live:batch_of(each.rank),
+      self:send_worker(each, {op = "go", id = 0, batch = live and live:batch_of(each.rank),
                                comm = live and live:comm_plan(), work = live and live:work()})
     end
   end
@@ -361,7 +361,7 @@ function from_driver.not_joined(self, request) self.coming = math.max((self.comi
 ---A test aid: this worker takes `factor` times as long for its work from now on.
 function from_driver.slow(self, request)
   local w = self.workers[request.rank]
-  if w and w.address then core.send(w.address, {op = "slow", factor = request.factor}) end
+  if w and w.address then self:send_worker(w, {op = "slow", factor = request.factor}) end
   return outcome(self, "run:slow_worker", not (w and w.state ~= "lost")
     and ("there is no worker %d: they are 1 to %d"):format(request.rank, #self.workers))
 end
@@ -371,7 +371,7 @@ function from_driver.leaving(self, request, message)
   for _, node in ipairs(self.a.nodes) do
     if node.id == request.node then return self:let_workers_leave(node, message.from) end
   end
-  core.send(message.from, {op = "vacated", run = self.a.run})
+  core.send(message.from, {op = "vacated", run = self.a.run}, "answer")
 end
 
 ---These workers leave after their next report: {ranks=}.
@@ -384,7 +384,7 @@ function from_driver.stop(self, request)
   local was_away <const> = self.life:is "away"
   self.stop_why = request.reason or "asked"
   self:await_stop(request.within_s)
-  for _, w in ipairs(self:running()) do core.send(w.address, {op = "stop"}) end
+  for _, w in ipairs(self:running()) do self:send_worker(w, {op = "stop"}) end
   self.life:fire "stop"
   self:end_waiting()
   self:release_due() -- workers that wait have to hear of it

@@ -59,7 +59,7 @@ local function have_come(self, node, list, answer, err)
         self:ask_to_meet()
       end
     else -- it was let go before it had come
-      core.send(node.agent, {op = "end_worker", run = self.a.run, address = answer.addresses[i]})
+      self:end_worker(node, answer.addresses[i])
     end
   end
   if not answer then
@@ -108,7 +108,7 @@ function methods:ask_to_meet()
   if not self.job.meets or self:is_starting() then return end
   self.meetings = (self.meetings or 0) + 1
   for _, w in ipairs(self.workers) do
-    if w.state == "running" then core.send(w.address, {op = "meet", count = self.meetings}) end
+    if w.state == "running" then self:send_worker(w, {op = "meet", count = self.meetings}) end
   end
 end
 
@@ -117,7 +117,7 @@ function methods:let_go(w)
   self:retire(w)
   w.node.workers = w.node.workers - 1
   self:evaluate_anew(w)
-  if w.address then core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address}) end
+  if w.address then self:end_worker(w.node, w.address) end
 end
 
 ---@return integer on how many machines workers are
@@ -152,7 +152,7 @@ end
 function methods:begin_joined(list, state)
   local comm <const> = state and self.policies and self.policies:comm_plan(true) or nil
   for _, w in ipairs(list) do
-    core.send(w.address, {op = "go", id = 0, params = self.params,
+    self:send_worker(w, {op = "go", id = 0, params = self.params,
                           passes = self.chunks and self.chunks:begins_behind(),
                           batch = self.policies and self.policies:batch_of(w.rank),
                           work = self.policies and self.policies:work(), meet = self.meetings,
@@ -190,7 +190,7 @@ function methods:drop(ranks)
       w.dropped = true
       self:leave_queue(w)
       if self.job.meets and w.address then
-        core.send(w.address, {op = "stop"})
+        self:send_worker(w, {op = "stop"})
         asks = true
       end
     elseif w and WAITS[w.state] then
@@ -294,7 +294,7 @@ function methods:vacate(node)
     self:drop_workers(node, nil)
     if self.policies then self.policies:left(node) end
   end
-  core.send(agent, {op = "vacated", run = self.a.run})
+  core.send(agent, {op = "vacated", run = self.a.run}, "answer")
 end
 
 ---A node that joined for its workers has none any more: it may leave.

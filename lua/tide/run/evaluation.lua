@@ -24,7 +24,7 @@ local function begin_evaluation(self, e)
     local replaced <const> = self.job.comm and w.dropped and w.state == "done" -- others have its part
     if w.state ~= "lost" and w.state ~= "joining" and w.state ~= "waiting" and not replaced then
       missing[w.rank] = true
-      core.send(w.address, {op = "evaluate", id = number, name = e.name})
+      self:send_worker(w, {op = "evaluate", id = number, name = e.name})
     end
   end
   return self.evaluations[number].id

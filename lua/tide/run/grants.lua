@@ -55,7 +55,7 @@ local function end_now(self, w)
   if self.chunks then self.chunks:release(w.rank) end
   if self.policies then self.policies:ended(w.rank) end
   self:evaluate_without(w)
-  if w.address then core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address}) end
+  if w.address then self:end_worker(w.node, w.address) end
   self:emit {kind = "log", text = ("worker %d on node %s is ended: its slot goes to another run"):format(w.rank,
     w.node.name)}
 end

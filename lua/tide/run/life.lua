@@ -74,7 +74,7 @@ function methods:tell_runs(now)
     workers = #self:running(), params = self.told_params ~= self.params and self.params or nil,
     progress = {report = self.clock, loss = loss, examples = done, rate = rate, total = self:total()}}
   self:tell_of_slots(told)
-  core.send(keeper, told)
+  core.send(keeper, told, "answer")
   self.told_params = self.params
 end
 
@@ -240,7 +240,7 @@ end
 function methods:leave_between_steps()
   if not self.job.meets or self.held or not self.life:is "to_leave" then return end
   self.life:fire "tell"
-  for _, w in ipairs(self:running()) do core.send(w.address, {op = "stop", suspends = true}) end
+  for _, w in ipairs(self:running()) do self:send_worker(w, {op = "stop", suspends = true}) end
   self:ask_to_meet()
 end
 

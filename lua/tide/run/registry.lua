@@ -66,6 +66,19 @@ function methods:unwatch(actor)
   self.monitors[actor.monitor], actor.monitor = nil, nil
 end
 
+---Sends a worker what it waits for, or an order. This never blocks: a worker that blocks as it sends to the controller
+---would never read what the controller blocks on. The protocol bounds how many there are.
+---@param w table
+---@param message table
+function methods.send_worker(_, w, message) core.send(w.address, message, "answer") end
+
+---Ends a worker that is not needed any more.
+---@param node table
+---@param address string
+function methods:end_worker(node, address)
+  core.send(node.agent, {op = "end_worker", run = self.a.run, address = address}, "answer")
+end
+
 ---A worker is gone: nothing is expected of it, and its rank is another one's soon.
 function methods:retire(w)
   if w.state == "lost" then return end

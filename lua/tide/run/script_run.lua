@@ -120,7 +120,7 @@ local function tell()
   local keeper <const> = runs.find()
   if not keeper then return end
   core.send(keeper, {op = "tell", n = self.n, uid = self.uid, state = self.state, why = self.why, workers = 0,
-    progress = {report = 0}})
+    progress = {report = 0}}, "answer")
 end
 
 ---Body of the actor.

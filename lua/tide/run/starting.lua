@@ -69,7 +69,7 @@ end
 local function give_up(self, why)
   for _, w in ipairs(self.workers) do
     if w.address and not w.node.lost then
-      core.send(w.node.agent, {op = "end_worker", run = self.a.run, address = w.address})
+      self:end_worker(w.node, w.address)
     end
     self:retire(w)
   end

@@ -87,7 +87,7 @@ enum tide_right { TIDE_RIGHT_NONE, TIDE_RIGHT_READ, TIDE_RIGHT_OPERATE, TIDE_RIG
 /* Lanes order and bound traffic; the store lane is one FIFO from origin to handler. */
 enum tide_lane {
     TIDE_LANE_SYSTEM,  /* heartbeats, credits, membership */
-    TIDE_LANE_ANSWER,  /* replies and errors; never waits for credit */
+    TIDE_LANE_ANSWER,  /* replies and errors; as SYSTEM, blocks neither on credit nor on a mailbox */
     TIDE_LANE_STORE,   /* pull, push and all that orders them */
     TIDE_LANE_CONTROL, /* jobs, policies, consoles, user messages (default) */
     TIDE_LANE_BULK,    /* snapshots, large transfers */

@@ -243,6 +243,26 @@ static void a_killed_actor_ends_although_it_catches_errors(void **state) {
         "'EKILLED') end");
 }
 
+static void a_killed_actor_does_not_go_on_when_the_fiber_that_it_waits_for_has_ended(void **state) {
+    (void)state;
+    lua("local a = start [[ local m = core.receive() local f = core.fiber(core.sleep, 100)\n"
+        "  core.fiber_wait(f) core.answer(m, 'goes on') core.sleep(100) ]]\n"
+        "local answer, err\n"
+        "local f = core.fiber(function() answer, err = core.call(a, 1, 5) end)\n"
+        "core.sleep(0.01) core.kill(a) core.fiber_wait(f)\n"
+        "assert(not answer and err.name == 'EDIED', answer or err.name)");
+}
+
+static void what_a_receiver_waits_for_does_not_wait_for_room_in_its_mailbox(void **state) {
+    (void)state;
+    lua("local full = start [[ core.sleep(100) ]]\n"
+        "local sent, tried = 0, 0\n"
+        "local f = core.fiber(function() for _ = 1, 10000 do core.send(full, 1) tried = tried + 1 end end)\n"
+        "local g = core.fiber(function() for _ = 1, 10000 do core.send(full, 1, 'answer') sent = sent + 1 end end)\n"
+        "core.fiber_wait(g, 5) assert(sent == 10000 and tried < 10000, sent)\n"
+        "core.fiber_cancel(f) core.kill(full)");
+}
+
 static void a_stack_shows_what_waits_loops_and_is_in_native_code(void **state) {
     (void)state;
 #ifdef TIDE_TSAN
@@ -453,6 +473,8 @@ int main(void) {
         cmocka_unit_test(a_script_that_ends_takes_its_fibers_along),
         cmocka_unit_test(an_endless_loop_does_not_stop_the_control_thread),
         cmocka_unit_test(a_killed_actor_ends_although_it_catches_errors),
+        cmocka_unit_test(a_killed_actor_does_not_go_on_when_the_fiber_that_it_waits_for_has_ended),
+        cmocka_unit_test(what_a_receiver_waits_for_does_not_wait_for_room_in_its_mailbox),
         cmocka_unit_test(a_stack_shows_what_waits_loops_and_is_in_native_code),
         cmocka_unit_test(links_and_traps_work_from_lua),
         cmocka_unit_test(os_exit_is_refused_in_actors),
