@@ -48,6 +48,7 @@ run 0 sim --profile swarm --seed 1140 --draw-limits 0.4 # credit that was too li
 run 0 sim --profile window --seed 1022 --draw-limits 0.4
 run 0 sim --profile journal --seed 1086 --draw-limits 0.4 # a node came again too often while its name was taken
 run 0 sim --profile runs --seed 2 --draw-limits 0.4 # a controller and a worker blocked as they sent to each other
+run 0 sim --profile runs --seed 17 --draw-limits 0.4 # two controllers blocked as they told nodes of events
 run 0 sim --profile runs --seed 104 --draw-limits 0.4 # an actor that was killed answered that it was cancelled
 
 run 2 sim --profile swarm --seed 1 --limit net_ring_frame=9

@@ -15,9 +15,8 @@ local agent = {}
 
 local LEAVE_S <const> = 25 -- what a node has for leaving, and
 local WORK_SHARE <const> = 0.6 -- how much of it its workers have for what is in their hands
-local STATE_EVERY_S <const> = 0.5 -- how late the node's own death is noticed, at most,
 local LEFT_POLL_S <const> = 0.002 -- a simulated node that leaves notices so soon that it has left
-local POLL_S <const> = core.simulated() and STATE_EVERY_S or 0.1 -- and a signal, of which simulated nodes get none
+local POLL_S <const> = core.simulated() and core.limit "cluster_agent_look" or 0.1 -- simulated nodes get no signals
 
 local WORKER <const> = [[return require("tide.run.worker").main(...)]]
 
@@ -358,7 +357,7 @@ ops["console.open"] = function(request, message)
   local own = state.consoles[id]
   if known then -- who knows its name is its owner, come back
     own.owners[node_of(message.from)] = true
-    core.send(own.address, {op = "console.owner", from = message.from})
+    core.send(own.address, {op = "console.owner", from = message.from}, "answer")
   end
   return {address = own.address, node = core.node().name, version = core.version, role = own.role,
           resumed = known ~= nil}
@@ -537,7 +536,8 @@ local function turn()
   if core.interrupted() > 0 or state.leave_on_eof and core.input_ended() then begin_leaving() end
   if state.leaving and has_finished() then end_leaving() end
   local leaving <const> = state.leaving
-  local gone <const> = (leaving and leaving.over or core.now() - looked_at >= STATE_EVERY_S) and look() or nil
+  local due <const> = core.now() - looked_at >= core.limit "cluster_agent_look"
+  local gone <const> = (leaving and leaving.over or due) and look() or nil
   if gone or not state.ending then return gone end
   return {why = state.ending, left_s = leaving and leaving.grace_s - (core.now() - leaving.began)}
 end

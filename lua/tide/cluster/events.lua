@@ -47,7 +47,7 @@ local function tell(controller, kind, text)
   local told = 0
   for _, node in ipairs(controller.a.nodes) do
     if not node.lost and told < WITNESSES then
-      core.send(node.agent, {op = "event", kind = kind, text = text})
+      core.send(node.agent, {op = "event", kind = kind, text = text}, "answer")
       told = told + 1
     end
   end

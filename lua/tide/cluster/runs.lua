@@ -23,8 +23,6 @@ local runs = {}
 
 local ACTOR <const> = [[return require("tide.cluster.runs").main(...)]]
 local NAME <const> = "runs"
-local SILENT_S <const> = 10 -- a host has so long to tell another controller of itself
-local CALL_S <const> = 30
 local MEMORY_S <const> = 2
 local ENDED_MAX <const> = 200
 local ENDED_S <const> = 7 * 24 * 3600
@@ -82,11 +80,12 @@ end
 ---@param timeout_s? number
 ---@return any|nil answer, table? err
 function runs.ask(request, timeout_s)
-  local deadline <const> = core.now() + math.min(timeout_s or CALL_S, SILENT_S)
+  local patience <const> = core.limit "cluster_runs_silence"
+  local deadline <const> = core.now() + math.min(timeout_s or patience, patience)
   while true do
     local address, err = runs.find()
     local answer
-    if address then answer, err = core.call(address, request, timeout_s or CALL_S) end
+    if address then answer, err = core.call(address, request, timeout_s) end
     if answer then return answer end
     local away <const> = err.name == "EUNREACHABLE" or err.name == "EDIED"
     if not away or core.now() >= deadline then return nil, errors.from(err) end
@@ -675,7 +674,7 @@ function ops.note(request)
   r.note, r.tags = noted.note, noted.tags
   local ok <const>, unsaved = save(r)
   if not ok then return nil, unsaved end
-  if r._controller then core.send(r._controller, {op = "noted", note = r.note, tags = r.tags}) end
+  if r._controller then core.send(r._controller, {op = "noted", note = r.note, tags = r.tags}, "answer") end
   return {name = r.name, state = r.state, note = r.note, tags = r.tags}
 end
 
@@ -713,7 +712,7 @@ function ops.verb(request, message)
   local value = {}
   for k, v in pairs(request.arguments or {}) do value[k] = v end
   value.op = "verb." .. request.verb
-  return core.call(r._controller, value, (request.timeout_s or CALL_S) + 5)
+  return core.call(r._controller, value, (request.timeout_s or core.limit "actor_call_timeout") + 5)
 end
 
 ---A verb of the cluster's scheduling policy: {verb, arguments = plain bytes}, as a run takes those of its own.
@@ -778,7 +777,8 @@ local function tick()
     end)
   end
   for _, r in pairs(self.records) do
-    if r._silent_since and core.now() - r._silent_since > SILENT_S and not runs.ENDED[r.state] then
+    local silent <const> = r._silent_since and core.now() - r._silent_since > core.limit "cluster_runs_silence"
+    if silent and not runs.ENDED[r.state] then
       end_workers(r)
       finish(r, "lost", "its host is silent")
       core.fiber(function()

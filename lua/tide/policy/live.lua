@@ -250,7 +250,6 @@ local SIGNALS <const> = {
   comm = signals {"worker.times", "tensor.sizes", "net.rate"},
   sync = signals {"worker.times", "table.staleness"},
 }
-local SAMPLE_S <const> = 0.25
 
 ---@param controller table of tide.controller, its workers started
 ---@param job tide.job
@@ -263,14 +262,16 @@ function live.new(controller, job)
   local d <const> = self.driver
   local policies <const> = job.policies or {}
   if policies.placement or policies.scaling then
-    d.servers = servers.new(controller, SAMPLE_S, d.started_at, function(line)
+    d.servers = servers.new(controller, core.limit "policy_sample", d.started_at, function(line)
       controller:emit {kind = "log", text = line}
     end)
   end
   local of_tables <const> = policies.sync and tables_of(job, policies.sync, controller.a.tables) or {}
   local keys <const> = require("tide.text").sorted_keys(of_tables)
   if policies.sync then
-    d.sync = Sync.new(controller, keys, SAMPLE_S, function(line) controller:emit {kind = "log", text = line} end)
+    d.sync = Sync.new(controller, keys, core.limit "policy_sample", function(line)
+      controller:emit {kind = "log", text = line}
+    end)
   end
   d.dispatch = policies.dispatch and dispatch.new(controller, SAMPLES_MAX, d.started_at)
   d.comm = job.comm and Comm.new(job)

@@ -10,7 +10,6 @@ local heat = require "tide.show.hot_keys"
 local servers = {}
 servers.__index = servers
 
-local ASK_S <const> = 5
 local HOT_KEYS <const> = 1024 -- of a table
 local RANGE_KEYS <const> = 1 << 20
 local SAMPLES_MAX <const> = 256 -- of what canaries compare
@@ -68,7 +67,8 @@ function servers:sample_heat()
   local names, answers = {}, {}
   for i, t in ipairs(self.tables) do names[i], answers[i] = t.name, {} end
   for _, node in ipairs(self.nodes) do
-    local answer = not node.lost and core.call(node.agent, {op = "hottest", tables = names, count = HOT_KEYS}, ASK_S)
+    local answer = not node.lost and core.call(node.agent, {op = "hottest", tables = names, count = HOT_KEYS},
+      core.limit "policy_ask_timeout")
     for i, t in ipairs(self.tables) do
       if answer and answer[t.name] then answers[i][node.id] = answer[t.name] end
     end
@@ -98,7 +98,7 @@ function servers:sample()
   end
   for _, node in ipairs(self.nodes) do
     local answer = not node.lost and core.call(node.agent, {op = "served", tables = node.store and names or {},
-      slots = true, homes = homes}, ASK_S)
+      slots = true, homes = homes}, core.limit "policy_ask_timeout")
     local before = self.last[node.id]
     if answer then note_waits(steps, homes, answer, before) end
     if not node.store then -- rows are elsewhere: it only asks
@@ -223,7 +223,7 @@ function servers:move_keys(moves)
   for _, g in ipairs(order) do
     for _, node in ipairs(self.nodes) do
       if node.id == g.to and not node.lost then
-        core.send(node.agent, {op = "localize", table = g.table, keys = g.keys})
+        core.send(node.agent, {op = "localize", table = g.table, keys = g.keys}, "answer")
       end
     end
   end

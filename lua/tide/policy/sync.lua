@@ -9,7 +9,6 @@ local core = require "tide.core"
 local sync = {}
 sync.__index = sync
 
-local ASK_S <const> = 5
 local WINDOW_S <const> = 2 -- what a view tells is of so many seconds, or a sample more
 
 ---@param consistency string
@@ -69,7 +68,8 @@ function sync:sample()
   for _, node in ipairs(self.nodes) do
     if node.workers > 0 and not node.lost then ids[#ids + 1], agents[#agents + 1] = node.id, node.agent end
   end
-  for i, answer in pairs((ask_all(agents, {op = "staleness", tables = names}, {timeout_s = ASK_S}))) do
+  local timeout <const> = {timeout_s = core.limit "policy_ask_timeout"}
+  for i, answer in pairs((ask_all(agents, {op = "staleness", tables = names}, timeout))) do
     for _, t in ipairs(self.list) do
       local answers = t.answers[ids[i]] or {}
       t.answers[ids[i]] = answers
@@ -151,7 +151,8 @@ function sync:apply(scope, action)
       local before <const> = t.consistency
       t.consistency = action.value
       core.fiber(function()
-        local ok, err = core.call(node.agent, {op = "consistency", table = t.name, value = action.value}, ASK_S)
+        local ok, err = core.call(node.agent, {op = "consistency", table = t.name, value = action.value},
+          core.limit "policy_ask_timeout")
         if not ok then
           t.consistency = before
           self.tell(("table `%s` keeps %s: %s"):format(scope, before, err.message))

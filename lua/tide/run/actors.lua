@@ -15,7 +15,6 @@ local actors = {}
 
 local MEMBER <const> = [[return require("tide.run.actors").member(...)]]
 local KEEPER <const> = [[return require("tide.run.group").main(...)]]
-local TIMEOUT_S <const> = 30
 local RESERVED <const> = {name = true, start = true, ended = true}
 local RIGHTS <const> = {read = true, operate = true, admin = true}
 
@@ -126,7 +125,7 @@ function actors.member(a)
   core.title(("%s/%d"):format(a.class, a.rank))
   local self = {rank = a.rank, size = a.size, node = core.node().name, life = a.life}
   if class.start then class.start(self, a.arguments) end
-  core.send(a.group, {op = "started", rank = a.rank, life = a.life})
+  core.send(a.group, {op = "started", rank = a.rank, life = a.life}, "answer")
   local over = false
   local served <const> = service.new {
     name = "an actor", rows = requests.member,
@@ -162,7 +161,8 @@ end
 ---@return table<integer, any> got answers by rank
 ---@return table<integer, tide.error>|nil lost why there is none, by rank; nil: all have answered
 function group:call(method, ...)
-  local answer, err = core.call(self.address, request_of(self, "call", method, ...), (self.timeout_s or TIMEOUT_S) + 5)
+  local answer, err = core.call(self.address, request_of(self, "call", method, ...),
+    (self.timeout_s or core.limit "actor_call_timeout") + 5)
   if not answer then error(errors.from(err), 2) end
   local got, lost = {}, nil
   for _, one in ipairs(answer.got) do got[one.rank] = one.value end
@@ -186,12 +186,12 @@ end
 function group:each(method, ...)
   local request <const> = request_of(self, "call", method, ...)
   request.stream = true
-  local begun, problem = core.call(self.address, request, TIMEOUT_S)
+  local begun, problem = core.call(self.address, request)
   if not begun then error(errors.from(problem), 2) end
   local left <const> = setmetatable({}, {__close = function()
     core.send(self.address, {op = "drop", stream = begun.stream})
   end})
-  local wait_s <const> = (self.timeout_s or TIMEOUT_S) + 5
+  local wait_s <const> = (self.timeout_s or core.limit "actor_call_timeout") + 5
   local next_one <const> = stream.reader(function(after)
     return core.call(self.address, {op = "next", stream = begun.stream, after = after}, wait_s)
   end, 0)
@@ -210,7 +210,7 @@ function group:changes(timeout_s)
   if timeout_s ~= nil and not (type(timeout_s) == "number" and timeout_s >= 0) then
     error(script.error("T0113", "g:changes requires a number of seconds"), 2)
   end
-  local answer <const>, problem = core.call(self.address, {op = "members"}, TIMEOUT_S)
+  local answer <const>, problem = core.call(self.address, {op = "members"})
   if not answer then error(errors.from(problem), 2) end
   local next_one <const> = stream.reader(function(after)
     return core.call(self.address, {op = "changes", after = after}, timeout_s or 1e9)
@@ -265,7 +265,7 @@ end
 ---Its members and how they are.
 ---@return table[] {rank, node, state, life, address, why}: state is starting, up, restarting, lost or ended
 function group:members()
-  local answer, err = core.call(self.address, {op = "members"}, TIMEOUT_S)
+  local answer, err = core.call(self.address, {op = "members"})
   if not answer then error(errors.from(err), 2) end
   return answer.members
 end
@@ -358,7 +358,7 @@ function actors.spawn(cluster, class, arguments, o)
     quota = class.quota}}
   if not address then error(errors.from(err), 3) end
   if o.publish ~= nil then
-    local ok, problem = core.call(address, {op = "publish", name = o.publish}, TIMEOUT_S)
+    local ok, problem = core.call(address, {op = "publish", name = o.publish})
     if not ok then
       core.call(address, {op = "close"}, 5)
       error(errors.from(problem), 3)

@@ -32,7 +32,6 @@ for _, part in ipairs {"registry", "elastic_workers", "barrier", "outbox", "star
   for name, answer in pairs(module.from_driver or {}) do controller.from_driver[name] = answer end
 end
 
-local CALL_S <const> = 30
 
 ---@param a table {run, script, job, params, seed, tables, nodes = {{name, id, agent, workers}}, total, examples,
 --- resume}
@@ -104,7 +103,7 @@ end
 local function ask_nodes(nodes, request_of, deal)
   local answers <const>, problems <const> = ask_all(nodes, function(node, _, timeout_s)
     return core.call(node.agent, request_of(node), timeout_s)
-  end, {timeout_s = CALL_S})
+  end, {timeout_s = core.limit "actor_call_timeout"})
   local err
   for i, node in ipairs(nodes) do
     if answers[i] then deal(node, answers[i]) end
@@ -419,7 +418,7 @@ local function count(self)
     local now <const>, err = core.call(agent, {op = "status"}, timeout_s)
     local hot <const> = now and core.call(agent, {op = "hottest", tables = names, count = HOTTEST}, timeout_s)
     return now and {now = now, hot = hot or {}}, err
-  end, {timeout_s = CALL_S})
+  end, {timeout_s = core.limit "actor_call_timeout"})
   for i, node in ipairs(there) do
     local answer <const>, err <const> = answers[i], problems[i]
     if answer then

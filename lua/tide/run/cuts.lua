@@ -6,7 +6,6 @@ local service = require "tide.service"
 local methods <const>, from_worker <const>, from_driver <const> = {}, {}, {}
 local cuts = {methods = methods, from_worker = from_worker, from_driver = from_driver}
 
-local CALL_S <const> = 30
 
 local function copy(value)
   if type(value) ~= "table" then return value end
@@ -52,7 +51,7 @@ end
 ---come a little later than its parts are written.
 function methods:records_of(info)
   local cut = info.clock and self.cuts and self.cuts[info.clock]
-  local deadline = core.now() + CALL_S
+  local deadline = core.now() + core.limit "actor_call_timeout"
   while info.clock and core.now() < deadline do
     cut = self.cuts and self.cuts[info.clock]
     local all = true

@@ -19,7 +19,6 @@ local text = require "tide.text"
 local methods <const> = {}
 local elastic_workers = {methods = methods}
 
-local CALL_S <const> = 30
 local HAS_BEGUN <const> = {starting = true, ready = true, running = true}
 local WAITS <const> = {joining = true, waiting = true} -- to begin, at the next report
 local IS_THERE <const> = {starting = true, ready = true, running = true, joining = true, waiting = true}
@@ -84,10 +83,10 @@ function methods:add_workers(node, count)
   self.coming = math.max(coming - count, 0)
   if self.wanted and count > coming then self.wanted = self.wanted + count - coming end -- others were not asked for
   core.fiber(function()
-    local answer, err = core.call(node.agent, {op = "load", run = self.a.run, script = self.a.script}, CALL_S)
+    local answer, err = core.call(node.agent, {op = "load", run = self.a.run, script = self.a.script})
     if answer then
       if not node.is_loaded then self.baseline[node.name], node.is_loaded = answer, true end
-      answer, err = core.call(node.agent, self:start_request(list, #self:staying()), CALL_S)
+      answer, err = core.call(node.agent, self:start_request(list, #self:staying()))
     end
     have_come(self, node, list, answer, err)
     self:settle_workers()

@@ -22,10 +22,8 @@ local stream = require "tide.stream"
 ---@field broken? tide.error linked, and one is gone for good
 local group = {}
 
-local TIMEOUT_S <const> = 30
-local START_S <const> = 30
 local BACKOFF_S <const>, MINUTE_S <const> = 0.1, 60
-local CALLS_MAX <const>, CHANGES_MAX <const> = 64, 256
+local CALLS_MAX <const> = 64
 
 ---- members ---------------------------------------------------------------------------------------------------------
 
@@ -39,8 +37,8 @@ end
 local function end_member(m)
   if not m.address or m.state == "lost" or m.state == "ended" then return end
   m.state = "ended"
-  core.send(m.address, {op = "end"})
-  core.send(m.agent, {op = "member.stop", address = m.address})
+  core.send(m.address, {op = "end"}, "answer")
+  core.send(m.agent, {op = "member.stop", address = m.address}, "answer")
 end
 
 -- A member does not come back.
@@ -62,7 +60,7 @@ local function start(self, m)
   m.life = (m.life or 0) + 1
   local answer <const>, err = core.call(m.agent, {op = "member.start", threads = a.threads, argument = {
     script = a.script, class = a.class, rank = m.rank, size = #a.members, life = m.life, arguments = a.arguments,
-    group = core.self()}}, START_S)
+    group = core.self()}})
   if not answer then return gone(self, m, errors.from(err)) end
   m.address, m.state = answer.address, "starting"
   self.monitors[core.monitor(m.address)] = m
@@ -166,7 +164,7 @@ local function call(self, request, one_came)
   local got, lost = {}, {}
   local body <const>, list <const> = body_of(request), chosen(self, request.ranks)
   local answers <const>, problems <const> = ask_all(list, function(m)
-    local answer <const>, err = ask_member(m, body, request.timeout_s or TIMEOUT_S)
+    local answer <const>, err = ask_member(m, body, request.timeout_s or core.limit "actor_call_timeout")
     if one_came then one_came {rank = m.rank, value = answer and answer.value, err = err} end
     return answer, err
   end)
@@ -199,7 +197,7 @@ local function ask_idlest(self, request, bucket)
   if m then
     self.turns = self.turns + 1
     m.asked, m.turn = (m.asked or 0) + 1, self.turns
-    answer, err = ask_member(m, body_of(request), request.timeout_s or TIMEOUT_S)
+    answer, err = ask_member(m, body_of(request), request.timeout_s or core.limit "actor_call_timeout")
     m.asked = m.asked - 1
   else
     err = errors.to_data(errors.new("T0508", "no member of the group is up"))
@@ -329,7 +327,7 @@ function group.main(a)
   core.title("group " .. a.class)
   local self <const> = {a = a, members = {}, monitors = {}, callers = {}, streams = {}, newest = 0, calls = 0,
                         turns = 0, opens = a.opens or {}, quota = quota.new(a.quota),
-                        changes = stream.new {items_max = CHANGES_MAX}}
+                        changes = stream.new {items_max = core.limit "run_group_changes"}}
   for rank, place in ipairs(a.members) do
     self.members[rank] = {rank = rank, node = place.node, agent = place.agent, ends = {}}
   end

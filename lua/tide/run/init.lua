@@ -20,7 +20,6 @@ local run = {}
 run.__index = run
 
 local CONTROLLER <const> = [[return require("tide.run.controller").main(...)]]
-local POLL_S <const> = 30
 local LATE_S <const> = 4 -- for naming workers that are late
 local SHARED_S <const> = 0.02 -- a fiber looks so often for what another one polls
 local CHECKPOINT_S <const> = 3600
@@ -318,7 +317,7 @@ end
 local function ask(self, request, timeout_s)
   self:raise_failure()
   refuse_closed(self)
-  local answer, err = core.call(self.controller, request, timeout_s or POLL_S)
+  local answer, err = core.call(self.controller, request, timeout_s)
   if not answer then error(errors.from(err), 0) end
   return answer
 end
@@ -400,7 +399,7 @@ function run:pump()
   local go_on <const> = self.go_on
   self.polls, self.go_on = true, nil
   local answer, err = core.call(self.controller, {op = "next", hold = self.holding, continue = go_on,
-    after = self.heard}, POLL_S)
+    after = self.heard})
   self.polls = nil
   if not answer then
     self.failed = self.failed or errors.from(err)
@@ -504,7 +503,7 @@ function run:evaluate(name)
     error(script.error("T0401", ("job `%s` has no evaluation `%s`"):format(self.job.name, tostring(name))), 2)
   end
   self:raise_failure()
-  local asked, err = core.call(self.controller, {op = "evaluate", name = name}, POLL_S)
+  local asked, err = core.call(self.controller, {op = "evaluate", name = name})
   if not asked then error(errors.from(err), 2) end
   self.bar:update(self.bar.count, {{"evaluating", name}})
   while not self.results[asked.id] do
@@ -548,7 +547,7 @@ end
 ---What the run did so far, over all nodes.
 ---@return tide.summary
 function run:summary()
-  local counters, err = core.call(self.controller, {op = "counters"}, POLL_S)
+  local counters, err = core.call(self.controller, {op = "counters"})
   if not counters then error(errors.from(err), 2) end
   for i, node in ipairs(counters.nodes) do counters.nodes[i] = core.decode(node) end
   for _, answers in pairs(counters.hottest) do
@@ -586,7 +585,7 @@ end
 
 local function verb(self, name, arguments, timeout_s)
   arguments.op = "verb." .. name
-  local answer, err = core.call(self.controller, arguments, timeout_s or POLL_S + 5)
+  local answer, err = core.call(self.controller, arguments, timeout_s or core.limit "actor_call_timeout" + 5)
   if not answer then return nil, errors.from(err) end
   return true
 end
@@ -605,7 +604,7 @@ function run:resume() return verb(self, "resume", {}, 7 * 24 * 3600) end
 ---@return string state running, paused, suspended, stopping, done, stopped, failed
 ---@return string? why
 function run:state()
-  local answer, err = core.call(self.controller, {op = "state"}, POLL_S)
+  local answer, err = core.call(self.controller, {op = "state"})
   if not answer then error(errors.from(err), 2) end
   return answer.state, answer.why
 end

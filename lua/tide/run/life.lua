@@ -18,8 +18,6 @@ local service = require "tide.service"
 local methods <const>, from_driver <const> = {}, {}
 local run_life = {methods = methods, from_driver = from_driver}
 
-local TELL_S <const> = 1
-local PAUSE_S <const> = 30
 local SLOT_TRIES <const> = 25
 local GRANT_S <const> = 7 * 24 * 3600
 local STOPPED <const> = {asked = true, interrupted = true}
@@ -59,7 +57,7 @@ function methods:tell_runs(now)
   if not self.a.number then return end
   local state, why = self:run_state()
   local changed <const> = state ~= self.told_state
-  if not (now or changed) and core.now() - (self.told_at or 0) < TELL_S then return end
+  if not (now or changed) and core.now() - (self.told_at or 0) < core.limit "run_tell_every" then return end
   local keeper <const> = runs.find()
   if not keeper then return end
   self.told_at, self.told_state = core.now(), state
@@ -67,7 +65,7 @@ function methods:tell_runs(now)
   local done <const> = self.done_examples + (self.partial.examples or 0)
   local before <const> = self.told_done
   local rate <const> = before and core.now() > before.at and (done - before.done) / (core.now() - before.at) or nil
-  if not before or core.now() - before.at >= TELL_S then
+  if not before or core.now() - before.at >= core.limit "run_tell_every" then
     self.told_done, self.told_rate = {done = done, at = core.now()}, rate
   end
   local told <const> = {op = "tell", n = self.a.number, uid = self.a.run, state = state, why = why,
@@ -155,8 +153,9 @@ function methods:look_for_rest()
     rest.callers = {}
     if callers[1] then self:tell_runs(true) end
     for _, message in ipairs(callers) do core.answer(message, {state = (self:run_state())}) end
-  elseif callers[1] and core.now() - rest.since > PAUSE_S then
-    disappoint(callers, script.error("T0507", ("the workers have not come to a report for %d s"):format(PAUSE_S),
+  elseif callers[1] and core.now() - rest.since > core.limit "run_pause_patience" then
+    disappoint(callers, script.error("T0507", ("the workers have not come to a report for %.0f s"):format(
+      core.limit "run_pause_patience"),
       {state = "the run pauses when they do; `resume` takes that back"}))
   end
 end

@@ -26,7 +26,6 @@ function losses.gone(node)
   return nil
 end
 
-local NEWS_S <const> = 5 -- a node that does not answer is declared lost within this
 
 ---@return string[] tables of the run with copies of which some rows have lost all copies
 function methods:tables_lost()
@@ -58,11 +57,11 @@ function methods:missing()
   for _, node in ipairs(self.a.nodes) do
     if not node.lost and node.store then holders[#holders + 1] = node.agent end
   end
-  local answers <const> = ask_all(holders, {op = "jobs"}, {timeout_s = NEWS_S})
+  local answers <const> = ask_all(holders, {op = "jobs"}, {timeout_s = core.limit "run_loss_patience"})
   for i = 1, #holders do
     if not answers[i] then silent = silent + 1 end
   end
-  local deadline <const> = core.now() + NEWS_S
+  local deadline <const> = core.now() + core.limit "run_loss_patience"
   while silent > 0 and not self.failed and core.now() < deadline do
     local node, reason = self:find_lost()
     if node then

@@ -12,9 +12,6 @@
 -- the death of one is told by its monitor. Then nothing is waited for any more that it has not sent.
 local core = require "tide.core"
 
-local MAILBOX_BYTES <const> = 6 << 20 -- of all senders together
-local MAILBOX_MESSAGES <const> = 1024
-local WINDOW_LEAST <const> = 64 << 10
 local SIZES <const> = {f32 = 4, f64 = 8, i32 = 4, i64 = 8, u64 = 8, u8 = 1, u32 = 4, u16 = 2}
 
 ---@class tide.peers.mail
@@ -63,8 +60,8 @@ function mail:open(view, ranks, addresses)
   for id in pairs(self.monitors) do core.demonitor(id) end
   self.view, self.ranks, self.links, self.monitors, self.kept, self.left = view, ranks, {}, {}, 0, false
   local others <const> = math.max(#ranks - 1, 1)
-  self.window = math.max(MAILBOX_BYTES // others, WINDOW_LEAST)
-  self.window_messages = math.max(MAILBOX_MESSAGES // others, 8)
+  self.window = math.max(core.limit "run_peers_mailbox_bytes" // others, core.limit "run_peers_window_bytes")
+  self.window_messages = math.max(core.limit "run_peers_mailbox_messages" // others, 8)
   self.piece = math.min(core.limit "run_peers_piece_bytes", self.window // 2)
   self.kept_most, self.queued_most = core.limit "run_peers_kept_bytes", core.limit "run_peers_queued_bytes"
   for _, rank in ipairs(ranks) do

@@ -12,8 +12,6 @@ local stream = require "tide.stream"
 local methods <const> = {}
 local outbox = {methods = methods}
 
-local BACKLOG_BYTES <const> = 64 << 20 -- of what waits
-local LOGS_MAX <const> = 1000          -- lines of the log that wait
 local LEFT_OUT <const> = {logs = "(%d lines left out)",
                           reports = "(%d reports left out: the driver did not ask for them in time)"}
 
@@ -56,9 +54,10 @@ end
 -- Lets the oldest reports go until less than three quarters of what may wait is there.
 local function shed_reports(self)
   local box <const> = self.outbox
-  if box.bytes <= BACKLOG_BYTES then return end
+  local most <const> = core.limit "run_backlog_bytes"
+  if box.bytes <= most then return end
   for number = box.first, box.last do
-    if box.bytes < BACKLOG_BYTES * 3 // 4 then return end
+    if box.bytes < most * 3 // 4 then return end
     local entry <const> = box.items[number]
     if entry and entry.tag.kind == "report" then
       if number > box.sent then self.left_out.reports = self.left_out.reports + 1 end
@@ -107,7 +106,7 @@ end
 ---Tells the driver, and the cluster's events.
 ---@param event table {kind=, ...}
 function methods:emit(event)
-  if event.kind == "log" and self.logs - self.logs_sent >= LOGS_MAX then
+  if event.kind == "log" and self.logs - self.logs_sent >= core.limit "run_log_lines" then
     self.left_out.logs = self.left_out.logs + 1
     return
   end

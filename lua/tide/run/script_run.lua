@@ -15,7 +15,6 @@ local service = require "tide.service"
 local script_run = {}
 
 local ACTOR <const> = [[return require("tide.run.script_run").main(...)]]
-local TELL_S <const> = 1
 local NAME_MAX <const> = 40
 
 -- "Ring_2.lua" is run as ring_2-1.
@@ -132,7 +131,7 @@ function script_run.main(a)
   core.monitor(self.owner)
   self.state = "running"
   tell()
-  requested:run {wait_s = TELL_S, turn = function()
+  requested:run {wait_s = core.limit "run_tell_every", turn = function()
     if not self.over then tell() end
     return self.over
   end}

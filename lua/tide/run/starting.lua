@@ -15,7 +15,6 @@ local methods <const> = {}
 local starting = {methods = methods}
 
 local GRANT_S <const> = 7 * 24 * 3600
-local NEWS_S <const> = 5 -- within which it is known that a node is lost that did not answer
 
 ---A node of which a run was granted slots. Where none of that name is up any more it is `gone`: a reason to wait for
 ---other slots.
@@ -107,7 +106,7 @@ function methods:start_anew(why, err)
   give_up(self, why)
   local function say(what) self:emit {kind = "log", text = why .. ": it " .. what} end
   core.fiber(function()
-    local deadline <const> = core.now() + NEWS_S
+    local deadline <const> = core.now() + core.limit "run_loss_patience"
     while err and not look_for_lost(self) and core.now() < deadline do core.sleep(0.05) end
     if self.failed then return end
     local any <const>, with_workers <const> = look_for_lost(self)

@@ -22,7 +22,6 @@ scheduler.__index = scheduler
 
 local SEAT <const> = "seat/scheduling"
 local KEPT_BYTES <const> = 200 << 10
-local SAMPLE_S <const> = 0.5
 local RESIZE_S <const> = 2 -- what a resize costs, until one was measured
 local SIGNALS <const> = {["job.request"] = true, ["job.attained"] = true, ["job.resize"] = true,
                          ["job.goodput"] = true, ["job.progress"] = true, ["job.remaining"] = true,
@@ -404,7 +403,7 @@ end
 ---- time -----------------------------------------------------------------------------------------------------------
 
 local function sample(self)
-  if core.now() - self.sampled_at < SAMPLE_S then return end
+  if core.now() - self.sampled_at < core.limit "scheduler_sample" then return end
   self.sampled_at = core.now()
   local waiting, rate, held = 0, 0, 0
   for _, r in ipairs(self:subjects()) do

@@ -8,9 +8,6 @@ local core = require "tide.core"
 
 local settle = {}
 
-local CALL_S <const> = 10
-local DEADLINE_S <const> = 10 -- workers that are to leave have so long to come to a report
-local AGAIN_S <const> = 0.5   -- after a refusal
 
 local function count(places)
   local sum = 0
@@ -69,11 +66,11 @@ local function send(self, r, nodes, force)
     local answer
     if ok and r._controller then
       answer = core.call(r._controller, {op = "verb.grant", order = order, nodes = nodes, force = force,
-        why = self:policy()}, CALL_S)
+        why = self:policy()})
     end
     r._calling = nil
     if answer and not answer.refused then return end
-    r._retry_at, r._asked_less = core.now() + AGAIN_S, nil
+    r._retry_at, r._asked_less = core.now() + core.limit "scheduler_retry", nil
     if answer and answer.bound then -- it cannot: what it has it keeps
       r.bound = tostring(answer.refused)
       r.target = {}
@@ -86,12 +83,13 @@ end
 
 -- Fewer slots; behind the deadline workers that have not left are ended.
 local function shrink(self, r, keep)
-  local late <const> = core.now() - (r._since or core.now()) > DEADLINE_S
-  local force <const> = late and (not r._forced_at or core.now() - r._forced_at > DEADLINE_S)
+  local patience <const> = core.limit "scheduler_patience"
+  local late <const> = core.now() - (r._since or core.now()) > patience
+  local force <const> = late and (not r._forced_at or core.now() - r._forced_at > patience)
   if r._asked_less and not force then return end
   if force then
     r._forced_at = core.now()
-    core.event("run", ("%s has not left its slots for %d s: their workers are ended"):format(r.name, DEADLINE_S))
+    core.event("run", ("%s has not left its slots for %.0f s: their workers are ended"):format(r.name, patience))
   end
   r._asked_less, r._leaves = true, true
   send(self, r, keep, force)

@@ -14,7 +14,7 @@ enum {
     STRANGER_SHARE = 8,       /* of one of them */
 };
 
-#define BEAT_INTERVAL (100 * TIDE_MILLISECOND)
+#define BEAT_INTERVAL tide_limit(net_beat_interval)
 #define ALIVE_WITHIN (1 * TIDE_SECOND) /* who was heard so lately has not lost its session */
 
 struct tide_peer;

@@ -4,10 +4,10 @@
  * Up to three members are drawn from those that this node hears itself. What they say is what they
  * have heard, less the time in which they stood still; one that stands still at the moment says
  * nothing. If any of them hears the accused, only the link between the two is broken: it has
- * LINK_PATIENCE to heal, and the asking goes on. If two do not hear it, or all that were asked, or
- * at least one and no other answers within PROBE_WINDOW, it is silent for all. A node that gets no
+ * `net_link_patience` to heal, and the asking goes on. If two do not hear it, or all that were asked, or
+ * at least one and no other answers within `net_probe_window`, it is silent for all. A node that gets no
  * answer, has nobody to ask, or hears fewer than half of the others, is more likely cut off or badly
- * scheduled itself: it waits ALONE_PATIENCE.
+ * scheduled itself: it waits `net_alone_patience`.
  *
  * In a ring neighbours say all that with their beats (gossip.c).
  */
@@ -20,9 +20,6 @@
 #include "net/members/probe.h"
 
 enum { PROBES = 3 };
-#define PROBE_WINDOW (300 * TIDE_MILLISECOND)
-#define ALONE_PATIENCE (2300 * TIDE_MILLISECOND) /* since it was heard last */
-#define LINK_PATIENCE (2 * TIDE_SECOND)
 
 bool tide__probe_hears(struct tide_net *net, const struct tide_peer *peer, uint64_t now) {
     return peer && peer->session &&
@@ -82,17 +79,17 @@ bool tide__probe_confirms(struct tide_session *s, uint64_t now) {
     if (TIDE_MUTANT(unprobed)) {
         return true;
     }
-    const bool contradicted = p->heard_at != 0 && now - p->heard_at < 2 * PROBE_WINDOW;
-    const bool late = p->at != 0 && now - p->at >= PROBE_WINDOW;
+    const bool contradicted = p->heard_at != 0 && now - p->heard_at < 2 * tide_limit(net_probe_window);
+    const bool late = p->at != 0 && now - p->at >= tide_limit(net_probe_window);
     const bool agreed =
         p->at != 0 && (p->agreed >= 2 || (p->agreed > 0 && p->agreed == p->asked) || (p->agreed > 0 && late));
     if (p->at == 0 || late) {
         ask(s, now);
     }
     if (contradicted) {
-        return now - s->suspect_since >= LINK_PATIENCE;
+        return now - s->suspect_since >= tide_limit(net_link_patience);
     }
-    return (agreed && !hears_few(s->net)) || now - s->detector.last >= ALONE_PATIENCE;
+    return (agreed && !hears_few(s->net)) || now - s->detector.last >= tide_limit(net_alone_patience);
 }
 
 /* A node whose own timer is late stood still: what came meanwhile it may not have read, and it says

@@ -16,7 +16,6 @@
 #include <uthash.h>
 
 enum { STACK_BYTES = 64 << 10, EXT_HEAD = 6, ALIGNED = 8, RETRY_MS = 20 };
-#define ANSWERS_KEPT (600 * TIDE_SECOND)
 
 struct operation;
 
@@ -219,7 +218,7 @@ static void forget_pusher(struct service *s, struct pusher *p) {
 static bool make_place(struct service *s, uint64_t now) {
     struct pusher *p, *next, *oldest = NULL;
     HASH_ITER(hh, s->pushers, p, next) {
-        if (p->pending == 0 && now - p->used_at >= ANSWERS_KEPT) {
+        if (p->pending == 0 && now - p->used_at >= tide_limit(store_answers_kept)) {
             forget_pusher(s, p);
         } else if (p->pending == 0 && (!oldest || p->used_at < oldest->used_at)) {
             oldest = p;

@@ -19,7 +19,6 @@
 #include "store/operation/shard.h"
 
 enum { GRANT_PART = 10, NEWS_PART = 64 };
-static const uint64_t look_every = TIDE_SECOND / 20;
 
 void tide_store_memory(struct tide_store *store, struct tide_store_memory *out) {
     const struct tide_budget *b = &store->budget;
@@ -252,7 +251,7 @@ static void look(struct tide_store *store) {
 }
 
 static void look_later(struct tide_store *store) {
-    store->pressure.runs = tide_timer_start(look_every, &store->pressure.timer) == 0;
+    store->pressure.runs = tide_timer_start(tide_limit(store_pressure_look), &store->pressure.timer) == 0;
 }
 
 /* Another node's word is another. I/O thread. */

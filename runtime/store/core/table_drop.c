@@ -30,8 +30,6 @@ struct tide__dropping {
     bool out, unreachable; /* of the list; and of everybody's hands but those who hold it */
 };
 
-#define LOOK_NS (TIDE_SECOND / 1000)
-#define HELD_NS (TIDE_SECOND / 200) /* somebody holds it: there is no hurry */
 #define FAIL_NS TIDE_SECOND
 
 int tide__table_dropped(const struct tide_table *table) {
@@ -213,7 +211,7 @@ uint64_t tide__drop_advance(struct tide_store *store) {
             continue;
         }
         const bool waits = d->unreachable || (d->quiet && !d->out);
-        const uint64_t look = waits ? HELD_NS : LOOK_NS;
+        const uint64_t look = tide_limit(store_drop_look) * (waits ? 5 : 1); /* held, there is no hurry */
         again = !again || look < again ? look : again;
         at = &d->next;
     }

@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 
-#define LEASES_LOOK (TIDE_SECOND / 200)
 #define SEEN_ONE (UINT64_C(1) << 32) /* of a key word: the row is listed */
 #define TIGHT_ONE_MORE ((UINT64_C(1) << 32) + 1)
 /* A part is small enough to be in the caches still when it is sent and applied. */
@@ -204,7 +203,7 @@ static void look_again(struct tide_table *table) {
         a->safe = now;
         tide__lost_updates_all_safe(a);
     }
-    if (now >= a->leases_looked + LEASES_LOOK || now >= a->leases) {
+    if (now >= a->leases_looked + tide_limit(store_leases_look) || now >= a->leases) {
         a->leases_looked = now;
         a->leases = tide__lenders_deadline(table);
     }

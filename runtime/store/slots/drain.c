@@ -6,7 +6,7 @@
  */
 #include "store/slots/move.h"
 
-enum { LOOK_NS = 5000000, LOOKS_AN_OFFER = 40 };
+enum { LOOKS_AN_OFFER = 40 };
 
 struct tide__drain {
     uint64_t look_at;
@@ -24,7 +24,7 @@ void tide__drain_advance(struct tide_store *store) {
     if (!drain || now < drain->look_at) {
         return; /* looked at again in a moment */
     }
-    drain->look_at = now + LOOK_NS;
+    drain->look_at = now + tide_limit(store_drain_look);
     const bool offer = drain->looks++ % LOOKS_AN_OFFER == 0;
     bool left = true;
     for (size_t i = 0; store->techniques[i]; i++) {

@@ -153,7 +153,7 @@ int tide__request_call(struct tide_store *store, struct tide__incoming *in) {
 /* ---- who asks ---- */
 
 int tide_table_move(struct tide_table *table, const uint32_t *slots, size_t slot_count, uint16_t node) {
-    const uint64_t timeout = 600 * TIDE_SECOND;
+    const uint64_t timeout = tide_limit(store_move_timeout);
     struct tide_store *store = table->store;
     if (!store->net) {
         return tide_fail(TIDE_EUNREACHABLE, "there is no cluster to move slots in");
