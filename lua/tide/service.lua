@@ -127,6 +127,14 @@ function service.later(message, f, ...)
   return service.LATER
 end
 
+---A test aid: bytes of the Lua state of the actor that serves this, without garbage, and actors of its node.
+---@return {bytes: integer, actors: integer}
+function service.bytes()
+  collectgarbage()
+  collectgarbage() -- what finalizers have let go
+  return {bytes = collectgarbage "count" * 1024 // 1, actors = #core.actors()}
+end
+
 ---@param o tide.service
 ---@return tide.service
 function service.new(o)

@@ -177,6 +177,16 @@ describe("progress", function()
     assert.truthy(written[#written]:find("x  66%|######----| 200/300 [00:02<00:01,", 1, true), written[#written])
   end)
 
+  it("shows a bar that goes on, however many were done before it", function()
+    local screen <const> = new_screen()
+    local group = new {terminal = true, write = screen.write}
+    for i = 1, 20 do group:add({name = "job" .. i, total = 10}):finish() end
+    clock = 1
+    group:add({name = "last", total = 10}):update(5)
+    assert.truthy(screen.rows[#screen.rows]:find "^last  50%%")
+    assert.equal(8, #group.bars)
+  end)
+
   it("shows at most eight bars, then how many more", function()
     local screen <const> = new_screen()
     local group = new {terminal = true, write = screen.write}

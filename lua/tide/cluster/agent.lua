@@ -83,6 +83,8 @@ function ops.consistency(request)
   handle:consistency(request.value)
 end
 
+ops.bytes = service.bytes
+
 ---A test aid: {seconds=} that each key served to another node takes this one longer.
 function ops.serve_cost(request)
   core.serve_cost(request.seconds)

@@ -55,6 +55,7 @@ local ROWS <const> = {
     ["member.stop"] = {"admin", address = "string"},
     quit = {"admin", leave = "boolean?", grace_s = "seconds?"},
     ["cpu.share"] = {"admin", "waits", share = "number"}, serve_cost = {"admin", seconds = "seconds"},
+    bytes = {"admin"},
     event = {"admin", kind = "string", text = "string"},
     localize = {table = "string", keys = "keys"}, vacated = {run = "string"},
   },
@@ -100,7 +101,7 @@ local ROWS <const> = {
   runs = {
     list = {"read", all = "boolean?", job = "string?", state = "string?"},
     get = {"read", name = "id", memory = "boolean?"},
-    held = {"read"}, situation = {"read"},
+    held = {"read"}, situation = {"read"}, bytes = {"admin"},
     note = {"operate", name = "id", note = "string?", tags = "strings?"},
     verb = {"operate", name = "id", verb = "string", arguments = "table?", timeout_s = "seconds?"},
     ["table.drop"] = {"admin", name = "string", force = "boolean?"},

@@ -24,7 +24,6 @@ local runs = {}
 local ACTOR <const> = [[return require("tide.cluster.runs").main(...)]]
 local NAME <const> = "runs"
 local MEMORY_S <const> = 2
-local ENDED_MAX <const> = 200
 local ENDED_S <const> = 7 * 24 * 3600
 local LIVING_MAX <const>, QUEUED_MAX <const> = 64, 256
 local RECORD_BYTES <const> = 64 << 10
@@ -153,6 +152,13 @@ local function ordered()
   return list
 end
 
+---The end of its host changes nothing any more.
+local function unwatch(r)
+  if not r._monitor then return end
+  core.demonitor(r._monitor)
+  self.monitors[r._monitor], r._monitor = nil, nil
+end
+
 ---The oldest ended ones go.
 local function thin_out()
   local ended = {}
@@ -160,8 +166,9 @@ local function thin_out()
     if runs.ENDED[r.state] then ended[#ended + 1] = r end
   end
   for i, r in ipairs(ended) do
-    if i <= #ended - ENDED_MAX or core.wall() - (r.ended_at or 0) > ENDED_S then
+    if i <= #ended - core.limit "cluster_runs_kept" or core.wall() - (r.ended_at or 0) > ENDED_S then
       self.records[r.n] = nil
+      unwatch(r)
       core.fiber(core.control_put, key_of(r.n))
     end
   end
@@ -373,6 +380,7 @@ end
 local function close(r, all)
   if not r.closed or all and r.named then drop_tables(r, all) end
   r.closed, r.named = true, not all and r.named or nil
+  if not r.named then unwatch(r) end
 end
 
 ---Tables of closed runs that were about to be made when they were dropped.
@@ -661,6 +669,8 @@ function ops.held()
   local nodes, total, free = free_slots()
   return {nodes = nodes, total = total, free = free}
 end
+
+ops.bytes = service.bytes
 
 local VERBS <const> = {pause = true, resume = true, set = true, stop = true, cancel = true, workers = true}
 

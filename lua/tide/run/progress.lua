@@ -49,6 +49,14 @@ function progress.new(o)
   }, progress)
 end
 
+-- A bar that is not done gets a line, however many were done before it.
+local function make_room(self)
+  local i = 1
+  while #self.bars >= BARS_MAX and self.bars[i] do
+    if self.bars[i].done then table.remove(self.bars, i) else i = i + 1 end
+  end
+end
+
 ---Adds a bar.
 ---@param o {name: string, total?: number, unit?: string, count?: number} count: what was done before
 ---@return tide.progress.bar
@@ -57,6 +65,7 @@ function progress:add(o)
                              count = o.count or 0, plain_at = self.now(), plain_step = 0}, bar)
   made:aim(o.total)
   made:begin()
+  make_room(self)
   self.bars[#self.bars + 1] = made
   return made
 end
@@ -138,7 +147,7 @@ function bar:update(count, metrics)
   end
 end
 
----Marks the bar as done; its line stays until the group is closed.
+---Marks the bar as done; its line stays until the group is closed, or another bar needs the place.
 function bar:finish()
   self.done = true
   local now <const> = self.group.now()
