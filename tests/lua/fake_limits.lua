@@ -22,7 +22,7 @@ end
 ---@param fake table gets the functions of core that read and set limits
 return function(fake)
   local limits <const>, values <const> = read_limits()
-  function fake.limit(name) return assert(values[name], name) end
+  function fake.limit(name) return (assert(values[name], name)) end
   function fake.limit_set(name, value)
     assert(values[name], name)
     values[name] = value

@@ -17,6 +17,7 @@ before_each(function()
       asked[#asked + 1] = {address, request}
       return {}
     end}
+  dofile "tests/lua/fake_limits.lua" (core)
   package.loaded["tide.core"] = core
 end)
 after_each(function() package.loaded["tide.core"] = support.core end)
