@@ -416,6 +416,9 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
                 tide__cut_push(table, b.keys[j], &now, row, made, pass->stamp, pass->raw ? NULL : delta);
                 if (TIDE_UNLIKELY(pass->raw)) {
                     tide__row_put(table, row, delta, pass->flags);
+                    if (TIDE_UNLIKELY(table->forget) && tide__use_of(table, row) == 0) { /* an assigned row has none */
+                        tide__use_begin(table, row, 1);
+                    }
                 } else {
                     tide__rule_apply(&table->options, row, delta);
                     if (TIDE_UNLIKELY(table->forget)) {

@@ -11,6 +11,7 @@
 #include "store/core/clock.h"
 #include "store/core/node_store.h"
 #include "store/core/options.h"
+#include "store/operation/access.h"
 #include "store/rows/cut.h"
 #include "store/rows/forget.h"
 
@@ -175,6 +176,22 @@ static void a_row_expires_after_its_time_and_not_before(void **state) {
     atomic_store(&table->forget->epoch, 90); /* the clock of another node is behind */
     tide__forget_expire(table, slot);
     assert_true(has_row(table, 1));
+    tide_store_destroy(store);
+}
+
+/* Assigned rows have no use record of their own: they are used now, and not in epoch 0. */
+static void an_assigned_row_does_not_expire_at_once(void **state) {
+    (void)state;
+    struct tide_store *store = open_store();
+    struct tide_table *table = make(store, (struct tide_table_options){.unused_ns = TIDE_UNUSED_NS_MIN});
+    const uint64_t key = 1;
+    float row[2];
+    atomic_store(&table->forget->epoch, 1000);
+    assert_int_equal(tide__operate(table, TIDE__PULL, true, &key, 1, row, NULL, NULL), 0);
+    row[0] = 5;
+    assert_int_equal(tide__operate(table, TIDE__PUSH, true, &key, 1, NULL, row, NULL), 0);
+    tide__forget_expire(table, (uint32_t)(tide_mix64(key) >> 52));
+    assert_true(has_row(table, key) && value(table, key) == 5);
     tide_store_destroy(store);
 }
 
@@ -482,6 +499,7 @@ int main(void) {
         cmocka_unit_test(the_less_used_one_goes),
         cmocka_unit_test(entries_move_up_when_one_goes),
         cmocka_unit_test(a_row_expires_after_its_time_and_not_before),
+        cmocka_unit_test(an_assigned_row_does_not_expire_at_once),
         cmocka_unit_test(what_goes_during_a_generation_is_kept_for_it),
         cmocka_unit_test(keys_that_went_are_named_once),
         cmocka_unit_test(a_walk_misses_no_entry_that_moves),
