@@ -1,0 +1,95 @@
+-- What increments cost training, and how long lookups of a reader take beside it: phases with and without increments
+-- take turns, and a reader in this process looks up keys at a fixed rate, each lookup timed from when it was due.
+--
+--   tide run bench/serving.lua --rounds 5 --phase 5
+local tide, core = require "tide", require "tide.core"
+local opt = tide.options {
+  rounds = {"of a phase with and one without increments", default = 5},
+  phase = {"seconds", default = 5.0},
+  every = {"seconds between increments", default = 1.0},
+  keys = {"different ones", default = 200000},
+  rate = {"keys a second that the reader looks up", default = 100000},
+}
+local WIDTH <const>, BATCH <const>, LOOKUP <const> = 64, 256, 100
+local job = tide.job {
+  name = "serving",
+  tables = {rows = tide.table {keys = tide.hashed {limit = opt.keys, evict = "lfu"}, width = WIDTH,
+    update = {"adagrad", lr = 0.1}}},
+  worker = function(w)
+    local keys <const>, step <const> = tide.tensor.zeros("u64", BATCH), tide.tensor.zeros("f32", BATCH, WIDTH)
+    step:fill(0.01)
+    while not w:stopping() do
+      for i = 1, BATCH do keys[i] = math.floor((4 * opt.keys) ^ w.rng:uniform()) end
+      w.tables.rows:pull(keys)
+      w.tables.rows:push(keys, step)
+    end
+  end,
+}
+
+local function pushes(name)
+  local sum = 0
+  for _, m in ipairs(core.members()) do
+    local agent <const> = core.whereis(m.name .. "/agent")
+    local answer <const> = agent and core.call(agent, {op = "status"}, 30)
+    local s <const> = answer and answer.tables[name]
+    sum = sum + (s and s.pushes_local + s.pushes_remote or 0)
+  end
+  return sum
+end
+
+local function median(list)
+  table.sort(list)
+  return list[(#list + 1) // 2]
+end
+
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 1, workers = 1}
+  local run = cluster:start(job)
+  local dir <const> = os.tmpname()
+  os.remove(dir)
+  while pushes(run.tables.rows.name) == 0 do
+    assert(run:state() ~= "failed", select(2, run:state()))
+    tide.sleep(0.1)
+  end
+  tide.sleep(2)
+  cluster:checkpoint(dir)
+  local reader <const> = tide.reader {dir = dir, table = "rows"}
+  local waits, running, rng = {}, true, tide.random(1)
+  local lookups <const> = core.fiber(function()
+    local due, keys = core.now(), tide.tensor.zeros("u64", LOOKUP)
+    while running do
+      due = due + LOOKUP / opt.rate
+      core.sleep(math.max(0, due - core.now()))
+      for i = 1, LOOKUP do keys[i] = math.floor((4 * opt.keys) ^ rng:uniform()) end
+      reader:pull(keys)
+      waits[#waits + 1] = core.now() - due
+    end
+  end)
+  local with, without, bytes, count = {}, {}, 0, 0
+  for _ = 1, opt.rounds do
+    for _, phase in ipairs {without, with} do
+      local from <const>, at = pushes(run.tables.rows.name), core.now()
+      local until_s <const> = at + opt.phase
+      while core.now() < until_s do
+        if phase == with then
+          bytes, count = bytes + cluster:checkpoint(dir).bytes, count + 1
+          reader:refresh()
+        end
+        core.sleep(math.max(0, math.min(opt.every, until_s - core.now())))
+      end
+      phase[#phase + 1] = (pushes(run.tables.rows.name) - from) / (core.now() - at)
+    end
+  end
+  running = false
+  core.fiber_wait(lookups)
+  table.sort(waits)
+  local a <const>, b <const> = median(without), median(with)
+  print(("pushes (keys/s): %.0f without increments, %.0f with, %.1f %% less"):format(a, b, 100 * (1 - b / a)))
+  print(("%d increments of %.1f MB; reader behind by %.1f s at the end"):format(count, bytes / count / 1e6,
+    reader:behind()))
+  print(("%d lookups of %d keys: p50 %.3f ms, p99 %.3f ms"):format(#waits, LOOKUP, 1e3 * waits[#waits // 2],
+    1e3 * waits[#waits * 99 // 100]))
+  reader:close()
+  run:stop()
+  os.execute("rm -rf " .. dir)
+end)
