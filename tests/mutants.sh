@@ -39,6 +39,12 @@ leave_without_answers       elastic  answers|one_owner|exactly_once|progress
 leave_any_answer            elastic,$leaving answers|one_owner|exactly_once|progress
 leave_before_arrivals       elastic,$leaving answers|one_owner|exactly_once|progress
 leave_undrained             elastic  answers|one_owner|exactly_once|progress
+walk_skips_cold             test_tier a_generation_has_the_rows_that_are_on_the_disk
+read_error_initial          test_tier a_row_that_cannot_be_read_is_an_error_not_an_initial_row
+freeze_loses_push           tier     .
+freeze_before_written       tier     .
+compact_resurrects          tier     .
+compact_unlinks_read        tier     .
 reloc_home_records_late     swarm    .
 reloc_requester_forwards    swarm    order|linearizable|answers|progress
 reloc_keeps_noted           swarm    .

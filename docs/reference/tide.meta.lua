@@ -748,7 +748,8 @@ function tide.xavier(o) end
 
 ---Describes a table of rows of 32-bit floats; each run makes its own. docs/guides/tables.md has all fields.
 ---@param fields table interface: keys, width, init, update, slots, wire, technique, consistency, cache_bytes,
---- unsubscribe_after, send_order, bandwidth, replicas, durability, refuse_nan, seed, name, keep, shared, clients
+--- unsubscribe_after, send_order, bandwidth, replicas, durability, refuse_nan, seed, name, keep, shared, clients,
+--- memory, disk
 ---@return table spec
 function tide.table(fields) end
 

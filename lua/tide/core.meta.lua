@@ -94,7 +94,7 @@ function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,
 -- t:copy(), t:fill(v), t:fill(first, step), t:sum(), t:min(), t:max(), t:shuffle(rng_seed) (rows, Fisher-Yates, deterministic), t:bytes() (string), t:totable()
 
 ---- tables
----@param spec table fields of a table spec: name, keys={"dense",n}|{"hashed",limit,admit_after=,unused_ns=,evict="lfu"}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate"|"replicate"|"intent", replicas=0|1|2, durability="strict"|"window"|"none", window_ns, window_bytes, consistency, cache_bytes, unsubscribe_after, send_order="clock"|"magnitude"|"age"|"random", bandwidth= (bytes/s), refuse_nan, seed, clients="write"|"read"|"none"
+---@param spec table fields of a table spec: name, keys={"dense",n}|{"hashed",limit,admit_after=,unused_ns=,evict="lfu"}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate"|"replicate"|"intent", replicas=0|1|2, durability="strict"|"window"|"none", window_ns, window_bytes, consistency, cache_bytes, unsubscribe_after, send_order="clock"|"magnitude"|"age"|"random", bandwidth= (bytes/s), refuse_nan, seed, clients="write"|"read"|"none", tier_memory= (bytes) and disk= (a directory)
 function core.table(spec) end         --> handle | nil, err (creates on all nodes or finds)
 function core.table_find(name) end
 function core.tables(waits) end       --> array of {name=, run= its run's number, ...stats}; with `waits` also waits={pull={counts}, push={counts}} as of t:waits()

@@ -77,6 +77,9 @@ enum {
                            share no files */
     ,
     TIDE_FILE_PRIVATE = 256 /* what is created is its owner's alone; else as the umask says */,
+    TIDE_FILE_DIRECT = 512 /* past the kernel's memory of files, where the file system can: data, size and offset are
+                              multiples of 4 KiB */
+    ,
     TIDE_FILE_ONCE = 128 /* nobody reads soon what is written: a sync gives the memory back that holds it, for the next
                             file to take */
 };

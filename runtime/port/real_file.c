@@ -40,6 +40,11 @@ int tide__real_file_open(struct tide_port *port, const char *path, int flags, st
     do {
         fd = open(path, mode | O_CLOEXEC, (flags & TIDE_FILE_PRIVATE) != 0 ? 0600 : 0666);
     } while (fd < 0 && errno == EINTR);
+#ifdef O_DIRECT
+    if (fd >= 0 && (flags & TIDE_FILE_DIRECT) != 0) {
+        (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_DIRECT); /* EINVAL: this file system has no such thing */
+    }
+#endif
     if (fd < 0) {
         int error = errno;
         tide_free(file);

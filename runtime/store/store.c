@@ -15,14 +15,15 @@
 #include "store/operation/shard.h"
 #include "store/replica/async_replication.h"
 #include "store/slots/move.h"
+#include "store/tier/tier.h"
 
 enum { STORE_MESSAGES_MAX = 1 << 20, STORE_BYTES_MAX = 1 << 30 };
 
 /* In the order in which they end their turns. Of members they hear in the opposite one: what lies on a dead
  * node is counted before slots move, and rows are given up after. */
-static const struct tide__technique *const techniques[] = {&tide__plain,       &tide__relocating, &tide__slots,
-                                                           &tide__checkpoints, &tide__replicated, &tide__hot_keys,
-                                                           &tide__clocked,     &tide__forgetful,  NULL};
+static const struct tide__technique *const techniques[] = {
+    &tide__plain,      &tide__tiering,  &tide__relocating, &tide__slots,     &tide__checkpoints,
+    &tide__replicated, &tide__hot_keys, &tide__clocked,    &tide__forgetful, NULL};
 
 static const struct tide__handlers handlers[TIDE__OP_COUNT] = {
 #define TIDE__MESSAGE(name, on_cast, on_call, what, fields) [TIDE__OP_##name] = {.cast = on_cast, .call = on_call},

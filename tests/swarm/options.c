@@ -74,6 +74,7 @@ static const struct option {
     [SWARM_FLIP_S] = {"flip_s", FAULT, 0, 0},
     [SWARM_CONTROLLER_S] = {"controller_s", FAULT, 0, 0},
     [SWARM_MAILBOX_KIB] = {"mailbox_kib", LIMITED, 1, 4096}, /* of echo actors; 0: as usual */
+    [SWARM_TIER] = {"tier", SHARE, 0, 0}, /* share of tables without copies whose rows freeze */
     [SWARM_DROP_S] = {"drop_s", SHARE, 0.5, 6}, /* mean rest between two tables that come and go */
     [SWARM_RECEIVERS] = {"receivers", SHARE, 0, 3}, /* their fibers, rounded down; 0: a handler */
     [SWARM_LIMITS] = {"limits", RARE, 0.02, 0.5}, /* share of the limits that are drawn */
@@ -103,6 +104,8 @@ static const struct setting {
     {"journal", "memory_s", 0},    {"clocks", "drift_ppm", 500}, /* any two differ by the thousandth
                                                                     that is promised, or less */
     {"clocks", "replicas", 0.8},   {"clocks", "crash_s", 20},
+    {"tier", "tier", 1},           {"tier", "replicas", 0},       {"tier", "leave_s", 8},
+    {"tier", "join_s", 6},         {"tier", "memory_s", 0},
 };
 /* Rare branches that each profile reaches within some hundred seeds: one that it does not reach any
  * more is a part of the product that it does not test any more. */
@@ -114,7 +117,7 @@ static const struct {
               "session_ended session_resumed slot_departs slot_has_a_new_home waiters_of_a_lost_row"},
 };
 static const char profile_names[] =
-    "swarm calm overload elastic copies shared window clocks disk journal";
+    "swarm calm overload elastic copies shared window clocks disk journal tier";
 
 /* Crashes lose rows of tables without copies, and most checks of these then say less: seldom. So
  * do nodes that are short of memory. */
@@ -172,6 +175,16 @@ static bool is_word(const char *list, const char *word) {
     return false;
 }
 
+/* Files and blocks of a table with a tier that some rows fill. */
+static void draw_small_segments(uint64_t seed, struct swarm_options *out) {
+    static const char *const names[] = {"store_tier_segment_bytes", "store_tier_block_bytes"};
+    for (size_t i = 0; i < TIDE_COUNT(names); i++) {
+        const unsigned limit = tide__limit_find(names[i]);
+        out->pinned[limit] = true;
+        out->limit[limit] = UINT64_C(4096) << tide_mix64(seed + i) % (i ? 2 : 4);
+    }
+}
+
 int swarm_draw(uint64_t seed, const char *profile, struct swarm_options *out) {
     if (!is_word(profile_names, profile)) {
         return tide_fail(TIDE_EINVAL, "profile '%s' is not known: %s", profile, profile_names);
@@ -186,6 +199,9 @@ int swarm_draw(uint64_t seed, const char *profile, struct swarm_options *out) {
                 out->value[i] = settings[s].value;
             }
         }
+    }
+    if (out->value[SWARM_TIER] > 0) {
+        draw_small_segments(seed, out);
     }
     return 0;
 }
@@ -230,7 +246,7 @@ static bool pin_limit(struct swarm_options *out, const char *setting, size_t len
 int swarm_pin(struct swarm_options *out, const char *setting) {
     const char *equals = strchr(setting, '=');
     size_t length = equals != NULL ? (size_t)(equals - setting) : strlen(setting);
-    char names[640] = "";
+    char names[700] = "";
     int code;
     if (pin_limit(out, setting, length, &code)) {
         return code;

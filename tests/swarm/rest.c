@@ -40,10 +40,10 @@ static bool owns(struct tide_table *table, uint64_t key) {
     uint64_t word = word_of(table, key);
     unsigned state = tide__word_state(word);
     if (state != TIDE__ARRIVING) {
-        return state == TIDE__OWNED;
+        return state == TIDE__OWNED || state == TIDE__COLD;
     }
     const struct tide__arrival *a = tide__arrival_of(table, word);
-    return a->here;
+    return a->here || a->cold;
 }
 
 static void check_one_owner(struct world *w, const struct table *table, uint32_t number) {

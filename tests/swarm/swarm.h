@@ -78,6 +78,7 @@ enum swarm_option {
     SWARM_MAILBOX_KIB,
     SWARM_RECEIVERS,
     SWARM_LIMITS,
+    SWARM_TIER,
     SWARM_DROP_S, /* new ones go to the end: faults are drawn by their place */
     SWARM_OPTIONS
 };

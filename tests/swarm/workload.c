@@ -10,6 +10,7 @@
  * worker, no less than had returned when it was issued, no more than has been issued by now, and no
  * less than this worker's last pull; of its own exactly what it has issued before.
  */
+#include "store/core/options.h"
 #include "store/core/table.h"
 #include "world.h"
 
@@ -45,6 +46,18 @@ uint64_t key_of(const struct table *table, uint32_t number) {
 
 /* ---- tables ---- */
 
+/* Memory for 2 to 100 % of the rows of a node, but for what a tier needs at least. */
+static void tiered_table(struct world *w, struct table *t, unsigned index, bool copied) {
+    struct tide_random random;
+    tide_random_seed(&random, tide_mix64(w->options.seed ^ (0x71e4 + index)));
+    if (copied || t->options.technique > TIDE_RELOCATE || !chance(&random, option(w, SWARM_TIER))) {
+        return;
+    }
+    const uint64_t row = t->options.width * sizeof(float) + sizeof(uint64_t);
+    (void)snprintf(t->options.tier_disk, sizeof t->options.tier_disk, "/tmp");
+    t->options.tier_memory = tide__tier_memory_least(&t->options) + row * t->total * between(&random, 2, 100) / 200;
+}
+
 static void table_init(struct world *w, struct table *t, unsigned index) {
     static const uint8_t wires[] = {TIDE_WIRE_F32, TIDE_WIRE_F32, TIDE_WIRE_F16, TIDE_WIRE_BF16};
     struct tide_random random;
@@ -78,6 +91,7 @@ static void table_init(struct world *w, struct table *t, unsigned index) {
         t->options.window_ns = between(&random, 5, 200) * MS;
         t->options.window_bytes = TIDE_WINDOW_BYTES_MIN;
     }
+    tiered_table(w, t, index, copied);
     t->pushes = tide_alloc_zero(t->total, 1);
     TIDE_ASSERT(t->pushes != NULL);
     if (t->counts) {

@@ -179,10 +179,10 @@ static const char *text_field(lua_State *L, const char *name) {
 
 static void check_fields(lua_State *L) {
     static const char *const known[] = {
-        "name",       "keys",       "width",       "init",      "update",    "slots",        "wire",
-        "refuse_nan", "seed",       "consistency", "technique", "dtype",     "cache_bytes",  "unsubscribe_after",
-        "replicas",   "durability", "send_order",  "bandwidth", "window_ns", "window_bytes", "run",
-        "domain",     "memory",     "clients"};
+        "name",       "keys",       "width",       "init",        "update",    "slots",        "wire",
+        "refuse_nan", "seed",       "consistency", "technique",   "dtype",     "cache_bytes",  "unsubscribe_after",
+        "replicas",   "durability", "send_order",  "bandwidth",   "window_ns", "window_bytes", "run",
+        "domain",     "memory",     "clients",     "tier_memory", "disk"};
     lua_pushnil(L);
     while (lua_next(L, 1)) {
         bool found = false;
@@ -226,6 +226,19 @@ static uint32_t whole_field(lua_State *L, const char *name) {
     return (uint32_t)value;
 }
 
+static void read_tier(lua_State *L, struct tide_table_options *o) {
+    const char *disk = text_field(L, "disk");
+    lua_getfield(L, 1, "tier_memory");
+    const lua_Integer memory = luaL_optinteger(L, -1, 0);
+    luaL_argcheck(L, memory >= 0, 1, "tier_memory is not negative");
+    if (disk && strlen(disk) >= sizeof o->tier_disk) {
+        luaL_error(L, "table: disk is a path of at most %d bytes", (int)sizeof o->tier_disk - 1);
+    }
+    o->tier_memory = (uint64_t)memory;
+    (void)snprintf(o->tier_disk, sizeof o->tier_disk, "%s", disk ? disk : "");
+    lua_pop(L, 1); /* `disk` stays */
+}
+
 static int core_table(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
@@ -262,6 +275,7 @@ static int core_table(lua_State *L) {
     const lua_Integer memory = luaL_optinteger(L, -1, 0);
     luaL_argcheck(L, memory >= 0, 1, "memory is not negative");
     o.run_memory = (uint64_t)memory;
+    read_tier(L, &o);
     struct tide_table *table;
     int code = tide__lua_resumed(L, tide_table_create(host->node, &o, &table));
     if (code < 0) {
@@ -801,6 +815,11 @@ static void push_spec(lua_State *L, const struct tide_table_options *o) {
     }
     lua_pushstring(L, clients_names[o->clients]);
     lua_setfield(L, -2, "clients");
+    if (o->tier_disk[0]) {
+        lua_pushstring(L, o->tier_disk);
+        lua_setfield(L, -2, "disk");
+        tide__lua_set_integer(L, "tier_memory", o->tier_memory);
+    }
     lua_pushboolean(L, o->refuse_nan);
     lua_setfield(L, -2, "refuse_nan");
     tide__lua_set_integer(L, "seed", o->seed);

@@ -107,6 +107,7 @@ local SUMMED <const> = {
   "pulls_local", "pulls_remote", "pushes_local", "pushes_remote", "served_pulls", "served_pushes", "queued",
   "forwarded", "messages_out", "bytes_out", "bytes_in", "not_finite", "rows", "memory_bytes", "localized",
   "relocated_in", "relocated_out", "location_used", "location_stale", "surprises", "not_admitted", "evicted", "expired",
+  "cold_rows", "disk_bytes", "frozen", "thawed", "compacted",
 }
 
 local function local_share(row)

@@ -9,7 +9,7 @@ local FIELDS <const> = {
   name = true, keys = true, width = true, dtype = true, init = true, update = true, consistency = true,
   technique = true, slots = true, wire = true, refuse_nan = true, seed = true, cache_bytes = true,
   unsubscribe_after = true, replicas = true, durability = true, send_order = true, bandwidth = true,
-  keep = true, shared = true, clients = true,
+  keep = true, shared = true, clients = true, memory = true, disk = true,
 }
 local CHOICES <const> = {
   dtype = {f32 = true}, technique = {static = true, relocate = true, replicate = true, intent = true},
@@ -139,6 +139,38 @@ local function check_forgetting(spec)
   only((spec.consistency or "sequential") == "sequential", "consistency sequential, not `%s`", spec.consistency)
 end
 
+local DISK_MAX <const> = 159 -- bytes of a path
+
+-- What a table with a second tier does not do; by the field that asks for it.
+local function tier_refuses(spec)
+  if (spec.replicas or 0) > 0 then return ("replicas = %d"):format(spec.replicas) end
+  if spec.consistency and spec.consistency ~= "sequential" then return ("consistency %q"):format(spec.consistency) end
+  local technique <const> = spec.technique or "static"
+  if technique ~= "static" and technique ~= "relocate" then return ("technique %q"):format(technique) end
+  local k <const> = spec.keys
+  if k[1] == "hashed" and (k[2] or 0) > 0 then return "tide.hashed{limit =}" end
+  local forgets <const> = k.evict and "evict" or k.admit_after and "admit" or k.unused_ns and "expire"
+  if forgets then return ("tide.hashed{%s =}"):format(forgets) end
+end
+
+-- Second tier: memory = "2GiB", disk = "/data/x": into the fields that core.table takes.
+local function read_tier(spec)
+  if spec.memory == nil and spec.disk == nil then return end
+  if spec.memory == nil or spec.disk == nil then
+    refuse(3, "a table has `memory` and `disk` together: most bytes of rows in a node's memory, and the directory for "
+      .. 'the other rows: memory = "2GiB", disk = "/data/tide"')
+  end
+  if type(spec.disk) ~= "string" or spec.disk:sub(1, 1) ~= "/" or #spec.disk > DISK_MAX or spec.disk:find "%c" then
+    refuse(3, "table field `disk` is `%s`, not the absolute path of a directory of at most %d bytes",
+      tostring(spec.disk), DISK_MAX)
+  end
+  local bytes <const>, why <const> = units.parse_size(spec.memory)
+  if not bytes then refuse(3, "table field `memory`: %s", why) end
+  local refused <const> = tier_refuses(spec)
+  if refused then refuse(3, "a table with `disk` does not work with %s in this version", refused) end
+  spec.memory, spec.tier_memory = nil, math.tointeger(bytes)
+end
+
 ---Keys 0 .. n-1.
 ---@param n integer
 function table_spec.dense(n) return {"dense", count(n, "the key count of tide.dense")} end
@@ -221,7 +253,8 @@ function table_spec.is(spec) return getmetatable(spec) == table_spec end
 
 ---Describes a table of rows of 32-bit floats; each run makes its own. docs/guides/tables.md has all fields.
 ---@param fields table interface: keys, width, init, update, slots, wire, technique, consistency, cache_bytes,
----  unsubscribe_after, send_order, bandwidth, replicas, durability, refuse_nan, seed, name, keep, shared, clients
+---  unsubscribe_after, send_order, bandwidth, replicas, durability, refuse_nan, seed, name, keep, shared, clients,
+---  memory, disk
 ---@return table spec
 function table_spec.new(fields)
   if type(fields) ~= "table" then refuse(2, "tide.table requires a table of fields") end
@@ -263,6 +296,7 @@ function table_spec.new(fields)
     refuse(2, copied and "durability none has no copies: replicas = 0" or
       "durability `%s` needs replicas = 1 or 2", spec.durability)
   end
+  read_tier(spec)
   spec.dtype = nil -- accepted because scripts say what they rely on; the store has one type in this version
   return setmetatable(spec, table_spec)
 end

@@ -135,6 +135,11 @@ struct tide_table_options {
                       * sequential: they read and write at the homes */
     uint64_t run_memory; /* most bytes of all tables of `run` on a node, the same in each; 0: any. Tables and pushes of
                           * new rows beyond it are refused: EBUSY */
+    /* Second tier: at most tier_memory bytes of rows and what belongs to them are in a node's memory, the other rows on
+     * its disk, below the directory tier_disk. Sequential tables of technique static or relocate without replicas and
+     * without a limit of keys; else EUNSUPPORTED. A row that cannot be read back is an error: ELOST. "": none. */
+    uint64_t tier_memory;
+    char tier_disk[160];
 };
 
 /* Creates the table on all nodes, or finds it when one of equal options exists (EMISMATCH if they differ). Fibers. */
@@ -318,6 +323,8 @@ struct tide_table_stats {
     uint64_t relocate_ns_sum, relocate_ns_max;     /* from the request to the row's arrival */
     uint64_t relocate_hist[TIDE_RELOCATE_BUCKETS]; /* rows by that time: [0] below 512 ns, then two an octave */
     uint64_t location_used, location_stale; /* of this node: went straight to where they were last; were not there */
+    uint64_t cold_rows, disk_bytes;         /* second tier: rows that are on the disk alone; what its files take */
+    uint64_t frozen, thawed, compacted;     /* and rows written to it, read from it, moved within it */
     uint64_t surprises;                     /* relocation messages that should not exist: ignored */
     uint64_t not_admitted;                  /* pushed rows that a table that forgets dropped */
     uint64_t evicted, expired;              /* rows that made room for others; that were not used */

@@ -24,12 +24,7 @@ static void fail_waiters(struct tide_table *table, struct tide__arrival *a, uint
     TIDE_SOMETIMES(waiters_of_a_lost_row);
     char text[160];
     tide__died_text(table->store, dead, text);
-    for (struct tide__waiter *w = a->first, *next; w; w = next) {
-        next = w->next;
-        tide__waiter_done(table, w, TIDE_EDIED, text);
-    }
-    a->first = NULL;
-    a->last = &a->first;
+    tide__arrival_fail(table, a, TIDE_EDIED, text);
 }
 
 /* The row of a locked word does not come. */
@@ -68,7 +63,7 @@ static void lose_from(struct tide_table *table, uint64_t key, uint16_t at, uint1
     k.owner_term = tide__term_next(k.owner_term);
     if (k.state != TIDE__COMING) {
         old = tide__word_gone(old, &k, tide__word_handed(old));
-    } else if (own) {
+    } else if (own && !k.cold) {
         old = give_up(table, old, &k, dead);
     } else {
         tide__arrival_of(table, old)->owner = k.owner;
@@ -91,7 +86,8 @@ static struct tide__relocation view(struct tide_table *table, uint64_t key) {
 
 /* Is the way of a key that this node is home of something other than "it is here"? */
 static bool on_its_way(const struct tide__relocation *k) {
-    return k->home && (k->state == TIDE__COMING || (k->state == TIDE__GONE && k->owner != k->self));
+    const bool stays = k->cold && !k->next; /* on this node's disk */
+    return k->home && !stays && (k->state == TIDE__COMING || (k->state == TIDE__GONE && k->owner != k->self));
 }
 
 /* Who waited for the row under `term` has given up. */
@@ -131,8 +127,9 @@ void tide__loss_lost(struct tide_table *table, uint64_t key, uint16_t dead, uint
         return;
     }
     struct tide__relocation k = tide__key_view(table, slot, old);
-    const bool received = k.state == TIDE__HELD || (term && !tide__term_newer(term, k.term));
-    if (!term && k.next && (tide__arrival_of(table, old)->next_by != dead || TIDE_MUTANT(next_of_dead_kept))) {
+    const bool received = k.state == TIDE__HELD || k.cold || (term && !tide__term_newer(term, k.term));
+    if (!term && k.next && !k.cold &&
+        (tide__arrival_of(table, old)->next_by != dead || TIDE_MUTANT(next_of_dead_kept))) {
         /* granted, by the home that has the slot now: others wait behind */
         fail_waiters(table, tide__arrival_of(table, old), dead);
     } else if (!received) {

@@ -195,8 +195,8 @@ static bool decided(const struct walk *walk, uint32_t index, uint64_t key, const
         *to = DIED | k->owner;
         return true;
     }
-    const bool waits =
-        job->kind == TIDE__LOCALIZE ? k->state != TIDE__HELD : walk->operation && k->state == TIDE__COMING;
+    const bool waits = !k->cold && (job->kind == TIDE__LOCALIZE ? k->state != TIDE__HELD
+                                                                : walk->operation && k->state == TIDE__COMING);
     if (waits && !k->home && tide__member_gone(store, home)) {
         *to = DIED | home;
         return true;
@@ -270,6 +270,17 @@ static bool intent_moves(const struct walk *walk, uint16_t home, uint64_t key, c
     return false;
 }
 
+/* A push makes a row for which there is no room in memory: it waits, as for one that is read. */
+static bool must_wait(const struct walk *walk, uint32_t slot, uint64_t key, uint64_t *word) {
+    struct tide_table *table = walk->table;
+    if (walk->job->kind != TIDE__PUSH || tide__word_state(*word) != TIDE__ABSENT || !tide__tier_full(table) ||
+        !tide__cold_arrives(table, word, TIDE__PLACE_INITIAL)) {
+        return false;
+    }
+    table->tier->want(table, slot, key, *word);
+    return true;
+}
+
 /* 0: done here. Else where it goes, and under which term its owner has it. The word is locked and stays
  * so. */
 static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key, uint64_t *word,
@@ -288,6 +299,11 @@ static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint6
     struct tide__relocate_result r = tide__relocate(&k, walk->event);
     switch (r.act) {
     case TIDE__RUN:
+        if (TIDE_UNLIKELY(table->tier) && must_wait(walk, slot, key, word)) {
+            to = QUEUE;
+            walk->term = (uint32_t)*word;
+            break;
+        }
         *error = run_here(walk, index, slot, key, word);
         to = *error ? NO_MEMORY : 0;
         break;
@@ -350,10 +366,25 @@ static uint32_t run_or_return(struct walk *walk, uint32_t index, uint32_t slot, 
     return *error ? NO_MEMORY : 0;
 }
 
+/* A row that is on the disk is read for what comes. False: out of memory. */
+static bool meet_cold(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t *word) {
+    if (tide__word_state(*word) == TIDE__COLD && !tide__cold_arrives(table, word, (uint32_t)*word)) {
+        return false;
+    }
+    if (tide__word_state(*word) == TIDE__ARRIVING) {
+        table->tier->want(table, slot, key, *word);
+    }
+    return true;
+}
+
 /* As relocate(), with what workers and location caches need besides. */
 static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key, uint64_t *word, int *error) {
     struct tide__job *job = walk->job;
     struct tide_table *table = walk->table;
+    if (TIDE_UNLIKELY(table->tier) && !meet_cold(table, slot, key, word)) {
+        *error = tide_fail(TIDE_EBUSY, "no memory to read a row from the disk");
+        return NO_MEMORY;
+    }
     const struct tide__relocation k = tide__key_view(table, slot, *word);
     if (tide__job_straight(job)) {
         return run_or_return(walk, index, slot, key, word, &k, error);
@@ -691,10 +722,10 @@ void tide__owner_stays(struct tide_table *table, uint64_t key) {
         return;
     }
     struct tide__relocation k = tide__key_view(table, slot, word);
-    struct tide__arrival *a = k.state == TIDE__COMING ? tide__arrival_of(table, word) : NULL;
+    struct tide__arrival *a = k.state == TIDE__COMING && !k.cold ? tide__arrival_of(table, word) : NULL;
     const struct tide__relocate_event event = {.kind = TIDE__EVENT_STAY};
     if (!a || !a->intended) {
-        tide__table_count(table, TIDE__SURPRISES, k.state != TIDE__HELD); /* it came with its slot */
+        tide__table_count(table, TIDE__SURPRISES, k.state != TIDE__HELD && !k.cold); /* it came with its slot */
     } else if (is_wanted(a)) {
         a->intended = false;
         tide__outbox_add(table, TIDE__OP_LOC, tide__route_home(tide__route_of(table, slot)), 0, key, k.term, NULL,

@@ -6,6 +6,7 @@
 #define TIDE_STORE_OWNER_H
 
 #include "store/core/technique.h"
+#include "store/core/tiered.h"
 #include "store/rows/cut.h"
 #include "store/adaptive/relocate.h"
 #include "store/operation/shard.h"
@@ -190,6 +191,9 @@ struct tide__arrival { /* state ARRIVING */
     bool here;                     /* the row is here, but not the workers' yet */
     bool held;                     /* ... before the slot's fence is lifted */
     bool intended;                 /* asked for on an intent: STAY may come instead */
+    bool cold;                     /* comes from the disk of this node, place `place`; there is no `row` */
+    bool wanted;                   /* cold: it is being read, or is to be */
+    uint32_t place;
 };
 
 static inline struct tide__arrival *tide__arrival_of(const struct tide_table *table, uint64_t word) {
@@ -213,19 +217,31 @@ static inline struct tide__relocation tide__key_view(struct tide_table *table, u
         .self = self, .home = tide__route_of(table, slot) & TIDE__MINE, .term = tide__word_seen(word)};
     k.owner = k.home ? self : 0;
     k.owner_term = k.term;
-    if (tide__word_state(word) == TIDE__OWNED) {
+    switch ((enum tide__key_state)tide__word_state(word)) {
+    case TIDE__OWNED:
         k.state = TIDE__HELD;
-    } else if (tide__word_state(word) == TIDE__ARRIVING) {
+        break;
+    case TIDE__ARRIVING: {
         const struct tide__arrival *a = tide__arrival_of(table, word);
         k.state = a->here ? TIDE__HELD : TIDE__COMING;
+        k.cold = a->cold;
         if (!a->here) {
             k.owner = a->owner;
             k.owner_term = a->owner_term;
             k.next = a->next;
             k.next_term = a->next_term;
         }
-    } else if (word & TIDE__WORD_AWAY) {
-        k.owner = tide__word_owner(word);
+        break;
+    }
+    case TIDE__COLD:
+        k.state = TIDE__COMING;
+        k.cold = true;
+        break;
+    case TIDE__ABSENT:
+        if (word & TIDE__WORD_AWAY) {
+            k.owner = tide__word_owner(word);
+        }
+        break;
     }
     return k;
 }
@@ -250,6 +266,15 @@ static inline int tide__arrival_make(struct tide_table *table, uint64_t *word, u
     a->last = &a->first;
     return 0;
 }
+/* The row of a locked word is on the disk, at `place`: operations queue from now on until it is read. Any thread;
+ * false: out of memory. */
+bool tide__cold_arrives(struct tide_table *table, uint64_t *word, uint32_t place);
+/* As tide__owner_install, of a row that was read from the disk; bytes NULL: the initial one. The word, OWNED and CLEAN
+ * if the row is as it was read. */
+uint64_t tide__owner_thaw(struct tide_table *table, uint64_t old, uint64_t key, const struct tide__relocation *k,
+                          struct tide__relocate_result r, const void *bytes);
+/* What waits for the row fails. */
+void tide__arrival_fail(struct tide_table *table, struct tide__arrival *a, int code, const char *text);
 int tide__row_limit(const struct tide_table *table); /* EFULL */
 static inline int tide__row_take(struct tide_table *table, uint32_t *row) {
     const int code = TIDE_UNLIKELY(table->options.key_limit) ? tide__row_limit(table) : 0;

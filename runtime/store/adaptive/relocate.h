@@ -19,6 +19,7 @@ enum tide__relocate_state { TIDE__GONE, TIDE__HELD, TIDE__COMING };
 struct tide__relocation {
     uint16_t self;
     bool home;           /* this node is home of the key's slot */
+    bool cold;           /* COMING: from the disk of this node, which has the row under `term` */
     uint8_t state;       /* enum tide__relocate_state: the row is not here, here, asked for */
     uint32_t term;       /* highest term under which this node had the key */
     uint16_t owner;      /* home: owner of record; 0: nobody yet, its initial row is made on demand */
@@ -36,6 +37,7 @@ enum tide__relocate_kind {
     TIDE__EVENT_OFFER,     /* node wants to be rid of the key */
     TIDE__EVENT_LOST,      /* the row will not come */
     TIDE__EVENT_STAY,      /* this node asked on an intent: the row stays where it is */
+    TIDE__EVENT_THAW,      /* the row was read from the disk of this node */
 };
 struct tide__relocate_event {
     uint8_t kind;
@@ -188,7 +190,10 @@ static inline struct tide__relocate_result tide__on_hand(struct tide__relocation
         key->state = TIDE__GONE;
         return r;
     }
-    if (term == tide__term_next(key->term)) {
+    if (key->cold && (key->next || term != tide__term_next(key->term))) {
+        return tide__act(key->next == node && key->next_term == term ? TIDE__DROP : TIDE__SURPRISE);
+    }
+    if (term == tide__term_next(key->term) && !key->cold) {
         return tide__act(TIDE__DROP); /* given already: a duplicate */
     }
     if (key->state == TIDE__COMING && !key->next) {
@@ -201,10 +206,8 @@ static inline struct tide__relocate_result tide__on_hand(struct tide__relocation
     return tide__act(again ? TIDE__DROP : TIDE__SURPRISE);
 }
 
-static inline struct tide__relocate_result tide__on_xfer(struct tide__relocation *key, uint32_t term) {
-    if (key->state != TIDE__COMING || !tide__term_newer(term, key->term)) {
-        return tide__act(TIDE__DROP);
-    }
+/* The row is here, under `term`. */
+static inline struct tide__relocate_result tide__here(struct tide__relocation *key, uint32_t term) {
     struct tide__relocate_result r = tide__act(TIDE__INSTALL);
     key->term = term;
     key->state = TIDE__HELD;
@@ -218,6 +221,22 @@ static inline struct tide__relocate_result tide__on_xfer(struct tide__relocation
     return r;
 }
 
+static inline struct tide__relocate_result tide__on_xfer(struct tide__relocation *key, uint32_t term) {
+    if (key->state != TIDE__COMING || key->cold || !tide__term_newer(term, key->term)) {
+        return tide__act(TIDE__DROP);
+    }
+    return tide__here(key, term);
+}
+
+/* It was here all the time: under the term that it had. */
+static inline struct tide__relocate_result tide__on_thaw(struct tide__relocation *key) {
+    if (key->state != TIDE__COMING || !key->cold) {
+        return tide__act(TIDE__SURPRISE);
+    }
+    key->cold = false;
+    return tide__here(key, key->term);
+}
+
 static inline struct tide__relocate_result tide__on_offer(struct tide__relocation *key, uint16_t node) {
     if (!key->home) {
         return tide__act(TIDE__TO_HOME);
@@ -227,7 +246,7 @@ static inline struct tide__relocate_result tide__on_offer(struct tide__relocatio
 }
 
 static inline struct tide__relocate_result tide__on_lost(struct tide__relocation *key) {
-    if (key->state != TIDE__COMING) {
+    if (key->state != TIDE__COMING || key->cold) {
         return tide__act(TIDE__DROP);
     }
     key->state = TIDE__GONE;
@@ -237,7 +256,7 @@ static inline struct tide__relocate_result tide__on_lost(struct tide__relocation
 
 /* Each wish has one answer: none but STAY comes for this one. */
 static inline struct tide__relocate_result tide__on_stay(struct tide__relocation *key) {
-    if (key->state != TIDE__COMING || key->next) {
+    if (key->state != TIDE__COMING || key->cold || key->next) {
         return tide__act(TIDE__SURPRISE);
     }
     key->state = TIDE__GONE;
@@ -265,6 +284,8 @@ tide__relocate(struct tide__relocation *key, struct tide__relocate_event event) 
         return tide__on_lost(key);
     case TIDE__EVENT_STAY:
         return tide__on_stay(key);
+    case TIDE__EVENT_THAW:
+        return tide__on_thaw(key);
     default:
         return tide__act(TIDE__SURPRISE);
     }

@@ -62,9 +62,14 @@ atomic_uint_fast64_t *tide__key_lock(struct tide_table *table, uint32_t slot, ui
 }
 
 /* The word of a row that is here: the workers', unless operations are on their way or it is held.
- * Then the record is not used any more. */
+ * Then the record is not used any more. Nor is that of a cold row that nothing needs any more. */
 static inline uint64_t settled(struct tide_table *table, uint64_t word) {
     const struct tide__arrival *a = tide__arrival_of(table, word);
+    if (a->cold) {
+        return a->wanted || a->own || a->first || a->next
+                   ? word
+                   : tide__word_base(word, tide__word_seen(word)) | (uint64_t)TIDE__COLD << 60 | a->place;
+    }
     return !a->here || a->held || a->own
                ? word
                : tide__word_base(word, tide__word_seen(word)) | (uint64_t)TIDE__OWNED << 60 | a->row;
@@ -107,7 +112,29 @@ int tide__row_place(struct tide_table *table, uint32_t slot, uint64_t *word, uin
 
 /* ---- workers ---- */
 
+bool tide__cold_arrives(struct tide_table *table, uint64_t *word, uint32_t place) {
+    uint32_t number;
+    if (tide__slab_take(&table->arrivals, &number)) { /* workers have no hand */
+        return false;
+    }
+    const uint32_t seen = tide__word_seen(*word);
+    const uint32_t handed = tide__word_state(*word) == TIDE__ABSENT ? tide__word_handed(*word) : 0;
+    *word = tide__word_base(*word, seen) | (uint64_t)TIDE__ARRIVING << 60 | number;
+    struct tide__arrival *a = tide__arrival_of(table, *word);
+    *a = (struct tide__arrival){.own = handed,
+                                .row = UINT32_MAX,
+                                .cold = true,
+                                .place = place,
+                                .owner = tide__store_self(table->store),
+                                .owner_term = seen};
+    a->last = &a->first;
+    return true;
+}
+
 bool tide__handed_over(struct tide_table *table, uint64_t *word) {
+    if (tide__word_state(*word) == TIDE__COLD && !tide__cold_arrives(table, word, (uint32_t)*word)) {
+        return false;
+    }
     if (tide__word_state(*word) == TIDE__ARRIVING) {
         tide__arrival_of(table, *word)->own++;
         return true;
@@ -187,8 +214,13 @@ uint16_t tide__owner_of(struct tide_table *table, uint64_t key) {
     const uint16_t self = tide__store_self(table->store);
     const uint32_t route = tide__route_of(table, tide__slot_of(table, key));
     const uint64_t seen = word_of(table, key);
-    if (tide__word_state(seen) == TIDE__OWNED || tide__word_state(seen) == TIDE__ARRIVING) {
+    switch ((enum tide__key_state)tide__word_state(seen)) {
+    case TIDE__OWNED:
+    case TIDE__ARRIVING:
+    case TIDE__COLD:
         return self;
+    case TIDE__ABSENT:
+        break;
     }
     return seen & TIDE__WORD_AWAY ? tide__word_owner(seen) : tide__route_home(route);
 }
@@ -373,6 +405,30 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
     return tide__word_gone(old, k, handed);
 }
 
+/* What waits for the row of an ARRIVING word. */
+static void run_waiters(struct tide_table *table, struct tide__arrival *a, uint64_t *word, float *row) {
+    for (struct tide__waiter *w = TIDE_MUTANT(reloc_waiters_not_run) ? NULL : a->first, *next; w; w = next) {
+        next = w->next;
+        if (w->job->kind == TIDE__LOCALIZE) {
+            one_less(table, w->job);
+        } else {
+            int code = tide__owner_run(w->job, w->index, word, row, false);
+            tide__waiter_done(table, w, code, "no memory for the answer");
+        }
+    }
+    a->first = NULL;
+    a->last = &a->first;
+}
+
+void tide__arrival_fail(struct tide_table *table, struct tide__arrival *a, int code, const char *text) {
+    for (struct tide__waiter *w = a->first, *next; w; w = next) {
+        next = w->next;
+        tide__waiter_done(table, w, code, text);
+    }
+    a->first = NULL;
+    a->last = &a->first;
+}
+
 /* What relocate() decided about a row that came for an ARRIVING word: bytes NULL: the initial one.
  */
 uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t key, const struct tide__relocation *k,
@@ -388,17 +444,7 @@ uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t ke
     old = tide__cut_arrive(table, key, old, bytes ? marks : TIDE__CUT_NO_ROW, row,
                            bytes && (marks & TIDE__MARK_SPLIT) ? bytes + row_bytes : NULL);
     count_time(table, a, now);
-    for (struct tide__waiter *w = TIDE_MUTANT(reloc_waiters_not_run) ? NULL : a->first, *next; w; w = next) {
-        next = w->next;
-        if (w->job->kind == TIDE__LOCALIZE) {
-            one_less(table, w->job);
-        } else {
-            int code = tide__owner_run(w->job, w->index, &old, row, false);
-            tide__waiter_done(table, w, code, "no memory for the answer");
-        }
-    }
-    a->first = NULL;
-    a->last = &a->first;
+    run_waiters(table, a, &old, row);
     if (r.act == TIDE__INSTALL_AND_GIVE) {
         return tide__owner_give(table, old, k, key, r.node, r.term);
     }
@@ -410,6 +456,27 @@ uint64_t tide__owner_install(struct tide_table *table, uint64_t old, uint64_t ke
                          key, 0, NULL, NULL);
     }
     return settle(table, tide__word_base(old, k->term) | (uint64_t)TIDE__ARRIVING << 60 | (uint32_t)old);
+}
+
+uint64_t tide__owner_thaw(struct tide_table *table, uint64_t old, uint64_t key, const struct tide__relocation *k,
+                          struct tide__relocate_result r, const void *bytes) {
+    struct tide__arrival *a = tide__arrival_of(table, old);
+    float *row = tide__slab_row(&table->slab, a->row);
+    if (bytes) {
+        memcpy(row, bytes, table->row_floats * sizeof *row);
+        old |= TIDE__WORD_CLEAN; /* a push among what waits takes it away */
+    } else {
+        tide__row_init(&table->options, key, row, true);
+    }
+    run_waiters(table, a, &old, row);
+    if (r.act == TIDE__INSTALL_AND_GIVE) {
+        return tide__owner_give(table, old, k, key, r.node, r.term);
+    }
+    const uint64_t clean = old & TIDE__WORD_CLEAN;
+    a->cold = false;
+    a->here = true;
+    old = settle(table, tide__word_base(old, k->term) | (uint64_t)TIDE__ARRIVING << 60 | (uint32_t)old);
+    return tide__word_state(old) == TIDE__OWNED ? old | clean : old;
 }
 
 void tide__died_text(struct tide_store *store, uint16_t node, char text[160]) {

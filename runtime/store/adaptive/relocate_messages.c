@@ -84,6 +84,11 @@ static void on_hand(struct tide_table *table, uint16_t from, uint16_t node, cons
         if (!word) {
             continue;
         }
+        if (tide__word_state(old) == TIDE__COLD && !tide__cold_arrives(table, &old, (uint32_t)old)) {
+            not_taken(table, key);
+            tide__word_unlock(word, old);
+            continue;
+        }
         struct tide__relocation k = tide__key_view(table, slot, old);
         struct tide__relocate_event event = {TIDE__EVENT_HAND, node, term_in(c, i) & TIDE__TERM_MASK};
         if (tide__is_unasked(&k, event) && !tide__member_gone(table->store, from)) {
@@ -96,6 +101,9 @@ static void on_hand(struct tide_table *table, uint16_t from, uint16_t node, cons
             tide__arrival_of(table, old)->next = r.node;
             tide__arrival_of(table, old)->next_by = from;
             tide__arrival_of(table, old)->next_term = r.term;
+            if (k.cold) {
+                table->tier->want(table, slot, key, old);
+            }
         } else if (r.act == TIDE__SURPRISE) {
             tide__table_count(table, TIDE__SURPRISES, 1);
         }
@@ -163,6 +171,8 @@ static bool slot_key(struct tide_table *table, uint32_t slot, uint64_t key, uint
             memcpy(at, bytes, size);
             old = tide__cut_arrive(table, key, placed, marked, at, marked & TIDE__MARK_SPLIT ? bytes + size : NULL);
         }
+    } else if (tide__word_state(old) == TIDE__COLD) {
+        tide__table_count(table, TIDE__SURPRISES, owner != k.self || term != k.term);
     } else if (k.state == TIDE__COMING) {
         tide__arrival_of(table, old)->owner = owner;
         tide__arrival_of(table, old)->owner_term = term;
@@ -179,9 +189,9 @@ static bool slot_key(struct tide_table *table, uint32_t slot, uint64_t key, uint
     } else if (k.state == TIDE__GONE && owner == k.self) {
         tide__table_count(table, TIDE__SURPRISES, 1);
     }
-    const bool here = tide__key_view(table, slot, old).state == TIDE__HELD;
+    k = tide__key_view(table, slot, old);
     tide__word_unlock(word, old);
-    return here;
+    return k.state == TIDE__HELD || (k.cold && !k.next);
 }
 
 /* A column of numbers, foreign bytes. */
@@ -450,22 +460,29 @@ static uint64_t depart_key(struct tide_table *table, uint32_t slot, uint64_t key
     struct departing *d = arg;
     const uint32_t seen = tide__word_seen(word);
     (void)slot;
-    if (tide__word_state(word) == TIDE__OWNED) {
+    switch ((enum tide__key_state)tide__word_state(word)) {
+    case TIDE__OWNED:
         depart_row(table, d, key, word, (uint32_t)word);
         return tide__word_bare(word, seen);
-    }
-    if (tide__word_state(word) == TIDE__ARRIVING) {
+    case TIDE__ARRIVING: {
         struct tide__arrival *a = tide__arrival_of(table, word);
         if (!a->here) { /* it goes on to wait, as any node */
             depart_column(d, key, a->owner_term | TIDE__NO_ROW, a->owner);
             depart_trail(table, d, key);
-            a->owner = 0;
+            a->owner = a->cold ? a->owner : 0;
             return word;
         }
         uint32_t handed = a->own < UINT16_MAX ? a->own : UINT16_MAX;
         depart_row(table, d, key, word, a->row);
         tide__arrival_free(table, word);
         return tide__word_bare(word, seen) | handed;
+    }
+    case TIDE__COLD: /* the row stays on this disk: this node owns it, as one that had asked for it */
+        depart_column(d, key, seen | TIDE__NO_ROW, tide__store_self(table->store));
+        depart_trail(table, d, key);
+        return word;
+    case TIDE__ABSENT:
+        break;
     }
     bool away = (word & TIDE__WORD_AWAY) && !TIDE_MUTANT(move_directory_left_behind);
     if (away || seen) {
@@ -535,7 +552,8 @@ static uint64_t wish_again(struct tide_table *table, uint32_t slot, uint64_t key
     const uint16_t home = tide__route_home(tide__route_of(table, slot));
     (void)arg;
     if (tide__word_state(word) == TIDE__ARRIVING && !tide__arrival_of(table, word)->here &&
-        !tide__member_gone(table->store, home) && !TIDE_MUTANT(wish_not_repeated)) {
+        !tide__arrival_of(table, word)->cold && !tide__member_gone(table->store, home) &&
+        !TIDE_MUTANT(wish_not_repeated)) {
         tide__outbox_add(table, TIDE__OP_LOC, home, tide__arrival_of(table, word)->intended ? TIDE__INTENDED : 0, key,
                          tide__word_seen(word), NULL, NULL);
     }
@@ -549,14 +567,30 @@ void tide__owner_wish_again(struct tide_table *table, uint32_t slot) {
 static uint64_t clear_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word, void *arg) {
     (void)slot;
     (void)arg;
-    uint32_t row = UINT32_MAX;
-    if (tide__word_state(word) == TIDE__OWNED) {
-        row = (uint32_t)word;
-    } else if (tide__word_state(word) == TIDE__ARRIVING && tide__arrival_of(table, word)->here) {
-        row = tide__arrival_of(table, word)->row;
+    float *row = NULL;
+    switch ((enum tide__key_state)tide__word_state(word)) {
+    case TIDE__OWNED:
+        row = tide__slab_row(&table->slab, (uint32_t)word);
+        word &= ~TIDE__WORD_CLEAN;
+        break;
+    case TIDE__ARRIVING: {
+        struct tide__arrival *a = tide__arrival_of(table, word);
+        row = a->here ? tide__slab_row(&table->slab, a->row) : NULL;
+        if (a->cold) {
+            table->tier->forget(table, a->place);
+            a->place = TIDE__PLACE_INITIAL;
+        }
+        break;
     }
-    if (row != UINT32_MAX) { /* who owns a key does not change */
-        tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
+    case TIDE__COLD:
+        table->tier->forget(table, (uint32_t)word);
+        word |= TIDE__PLACE_INITIAL;
+        break;
+    case TIDE__ABSENT:
+        break;
+    }
+    if (row) { /* who owns a key does not change */
+        tide__row_init(&table->options, key, row, true);
     }
     return word;
 }
@@ -603,12 +637,12 @@ struct leaving {
 
 static uint64_t leave_key(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word, void *arg) {
     struct leaving *l = arg;
-    unsigned state = tide__word_state(word);
-    if (state != TIDE__OWNED && state != TIDE__ARRIVING) {
+    if (tide__word_state(word) == TIDE__ABSENT) {
         return word;
     }
     l->any = true;
-    if (l->offer && (state == TIDE__OWNED || tide__arrival_of(table, word)->here)) {
+    const struct tide__relocation k = tide__key_view(table, slot, word);
+    if (l->offer && (k.state == TIDE__HELD || (k.cold && !k.next))) {
         tide__outbox_add(table, TIDE__OP_OFFER, tide__route_home(tide__route_of(table, slot)), 0, key, 0, NULL, NULL);
     }
     return word;

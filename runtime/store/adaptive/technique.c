@@ -22,7 +22,7 @@ static const struct tide__operations relocating = {
 
 static int relocating_create(struct tide_table *table, const uint64_t *chains) {
     (void)chains;
-    const bool relocates = tide_technique_relocates(table->options.technique) && table->store->system;
+    const bool relocates = (tide_technique_relocates(table->options.technique) || table->tier) && table->store->system;
     int code = relocates ? tide__owner_table_init(table) : 0;
     table->relocates = relocates && !code;
     table->operations = table->relocates ? &relocating : table->operations;

@@ -27,7 +27,7 @@ static void field_hex(struct tide_writer *w, const char *name, uint64_t value) {
 static void write_options(struct tide_writer *w, const struct tide_table_options *o) {
     char consistency[TIDE_CONSISTENCY_TEXT];
     tide_consistency_print(&o->consistency, consistency);
-    size_t count = 3, reals = 0; /* seed, consistency, numbers */
+    size_t count = 4, reals = 0; /* seed, consistency, disk, numbers */
     for (const struct tide__option *option = tide__options; option->name; option++) {
         count += !option->real && !option->of_run;
         reals += option->real;
@@ -35,6 +35,8 @@ static void write_options(struct tide_writer *w, const struct tide_table_options
     tide_write_map(w, count);
     tide_write_text(w, "consistency");
     tide_write_text(w, consistency);
+    tide_write_text(w, "disk");
+    tide_write_text(w, o->tier_disk);
     field_hex(w, "seed", o->seed);
     for (const struct tide__option *option = tide__options; option->name; option++) {
         if (!option->real && !option->of_run) {
@@ -250,6 +252,9 @@ static void parse_options(struct fields *f, struct tide_table_options *o) {
     r.error = left > 0 ? TIDE_EPROTO : r.error;
     note(f, &r, "numbers");
     o->seed = get_hex(f, "seed");
+    if (tide_read_field(&f->map, "disk", &value)) { /* nor a second tier */
+        get_text(f, "disk", o->tier_disk, sizeof o->tier_disk);
+    }
     if (tide_read_field(&f->map, "consistency", &value)) { /* the first versions had no tables with clocks */
         char text[TIDE_CONSISTENCY_TEXT];
         get_text(f, "consistency", text, sizeof text);

@@ -242,6 +242,8 @@ static int make_table(struct tide_node *node, const struct tide__manifest_table 
         options.unsubscribe_after = now->unsubscribe_after;
         options.send_order = now->send_order;
         options.bandwidth = now->bandwidth;
+        options.tier_memory = now->tier_memory;
+        memcpy(options.tier_disk, now->tier_disk, sizeof options.tier_disk);
     }
     tide_table_release(table);
     int code = tide_table_create(node, &options, &table);

@@ -14,6 +14,9 @@
 #include "store/adaptive/owner.h"
 #include "store/checkpoint/save.h"
 #include "store/rows/forget.h"
+#include "store/tier/tier.h"
+
+#include <stdlib.h>
 
 enum {
     FILE_BYTES = 32 << 20,
@@ -21,6 +24,13 @@ enum {
     WAIT_NS = 1000000,
     WORD_BYTES = 64, /* to lock and look at a word takes as long as to copy so much */
     PAUSE_NS = 1000000,
+    COLD_ROWS = 1024, /* that are read together, in the order of their places */
+};
+
+/* A row that was taken and lies on the disk: its record does not change, and stays until the walk has read it. */
+struct cold_row {
+    uint64_t key;
+    uint32_t place;
 };
 
 struct tide__columns {
@@ -30,21 +40,27 @@ struct tide__columns {
     uint64_t *keys, *gone; /* gone: in the last file */
     size_t gone_count;
     float *values[TIDE__PARTS_MAX];
-    uint32_t files; /* written of this table */
+    uint32_t files;        /* written of this table */
+    struct cold_row *cold; /* COLD_ROWS; NULL: the table has no second tier */
+    size_t cold_count;
 };
 
 static void columns_release(struct tide__columns *c) {
     tide_free(c->keys);
     tide_free(c->gone);
+    tide_free(c->cold);
     for (size_t p = 0; p < c->part_count; p++) {
         tide_free(c->values[p]);
     }
 }
 
-static void columns_init(struct tide__columns *c, struct tide_table *table) {
+/* Beside the keys and rows of a file: ENOMEM fails the generation, nothing is taken. */
+static bool columns_init(struct tide__columns *c, struct tide_table *table) {
     *c = (struct tide__columns){.table = table};
     c->part_count = tide__parts_of(table, c->parts);
     c->limit = FILE_BYTES / (table->row_floats * sizeof(float) + sizeof(uint64_t)) + 1;
+    c->cold = table->tier ? tide_alloc(COLD_ROWS * sizeof *c->cold) : NULL;
+    return c->cold || !table->tier;
 }
 
 static int columns_grow(struct tide__columns *c) {
@@ -220,25 +236,63 @@ static bool make_room(struct tide__walk *walk, struct tide__columns *c) {
 
 /* ---- rows ---- */
 
-/* The row of a locked word that is here; NULL: there is none. */
-static const float *row_here(const struct tide_table *table, uint64_t word) {
-    if (tide__word_state(word) == TIDE__OWNED) {
+/* The row of a locked word that is in memory; NULL: there is none, but perhaps one on the disk, at *place. */
+static const float *row_here(const struct tide_table *table, uint64_t word, uint32_t *place) {
+    *place = TIDE__PLACE_NONE;
+    switch ((enum tide__key_state)tide__word_state(word)) {
+    case TIDE__OWNED:
         return tide__slab_row(&table->slab, (uint32_t)word);
-    }
-    if (tide__word_state(word) == TIDE__ARRIVING) {
+    case TIDE__ARRIVING: {
         const struct tide__arrival *a = tide__arrival_of(table, word);
+        *place = a->cold ? a->place : TIDE__PLACE_NONE;
         return a->here ? tide__slab_row(&table->slab, a->row) : NULL;
     }
+    case TIDE__COLD:
+        *place = TIDE_MUTANT(walk_skips_cold) ? TIDE__PLACE_NONE : (uint32_t)word;
+        break;
+    case TIDE__ABSENT:
+        break;
+    }
     return NULL;
+}
+
+static int by_place(const void *a, const void *b) {
+    const struct cold_row *x = a, *y = b;
+    return x->place < y->place ? -1 : x->place > y->place;
+}
+
+/* Reads the rows that were taken on the disk. */
+static void read_cold(struct tide__walk *walk, struct tide__columns *c) {
+    float *row = c->cold_count ? tide_alloc(c->table->row_floats * sizeof *row) : NULL;
+    if (c->cold_count) {
+        qsort(c->cold, c->cold_count, sizeof *c->cold, by_place);
+    }
+    int code = row || !c->cold_count ? 0 : tide_fail(TIDE_ENOMEM, "no memory to read a row");
+    for (size_t i = 0; i < c->cold_count && !code && !aborted(walk); i++) {
+        code = tide__tier_read(c->table, c->cold[i].place, c->cold[i].key, row);
+        if (!code && (c->count < c->capacity || make_room(walk, c))) {
+            columns_add(c, c->cold[i].key, row);
+        }
+        pace(walk, WORD_BYTES + c->table->row_floats * sizeof *row);
+    }
+    if (code) {
+        fail(walk, code);
+    }
+    c->cold_count = 0;
+    tide_free(row);
 }
 
 /* Takes a row; the word is unlocked after. Every word is locked once, also without a row: whoever
  * makes one later has seen this generation. True: the row was copied. */
 static bool visit(struct tide__columns *c, atomic_uint_fast64_t *word, uint64_t old, uint64_t key, bool is_home) {
-    const float *row = row_here(c->table, old);
-    bool wanted = row && tide__cut_take(c->table, &old) && (is_home || TIDE_MUTANT(copies_written_too));
-    if (wanted) {
+    uint32_t place;
+    const float *row = row_here(c->table, old, &place);
+    bool wanted = (row || place != TIDE__PLACE_NONE) && tide__cut_take(c->table, &old) &&
+                  (is_home || TIDE_MUTANT(copies_written_too));
+    if (wanted && row) {
         columns_add(c, key, row);
+    } else if (wanted) {
+        c->cold[c->cold_count++] = (struct cold_row){key, place};
     }
     tide__word_unlock(word, old);
     return wanted;
@@ -258,6 +312,9 @@ static void walk_dense(struct tide__walk *walk, struct tide__columns *c, uint32_
     tide_unlock(&slot->latch);
     for (uint64_t place = 0; words && place < table->places_max; place++) {
         uint64_t old;
+        if (c->cold_count == COLD_ROWS) {
+            read_cold(walk, c);
+        }
         if (c->count == c->capacity) {
             (void)make_room(walk, c);
         }
@@ -275,6 +332,9 @@ static void walk_hashed(struct tide__walk *walk, struct tide__columns *c, uint32
     struct tide__slot *slot = &c->table->slots[number];
     bool more = true, begun = false;
     while (more) {
+        if (c->cold_count > 0) {
+            read_cold(walk, c);
+        }
         const bool room = make_room(walk, c);
         size_t copied = 0, words = 0;
         tide_lock(&slot->latch);
@@ -284,7 +344,8 @@ static void walk_hashed(struct tide__walk *walk, struct tide__columns *c, uint32
             begun = true;
         }
         while (hash && hash->walked < hash->capacity && words < tide_limit(store_checkpoint_batch_words) &&
-               copied < tide_limit(store_checkpoint_batch_rows) && !(room && c->count == c->capacity)) {
+               copied < tide_limit(store_checkpoint_batch_rows) && c->cold_count < COLD_ROWS &&
+               !(room && c->count == c->capacity)) {
             const uint32_t at = hash->walked++;
             atomic_uint_fast64_t *word = &hash->entries[at].word;
             uint64_t old;
@@ -335,6 +396,10 @@ static void write_rest(struct tide__walk *walk, struct tide__columns *c) {
 }
 
 static void walk_table(struct tide__walk *walk, struct tide__columns *c) {
+    struct tide__tier *tier = tide__tier_of(c->table);
+    if (tier) {
+        atomic_fetch_add(&tier->pins, 1);
+    }
     for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT; slot++) {
         if (c->table->options.keys == TIDE_KEYS_HASHED) {
             walk_hashed(walk, c, slot);
@@ -342,6 +407,10 @@ static void walk_table(struct tide__walk *walk, struct tide__columns *c) {
             walk_dense(walk, c, slot);
         }
         (void)tide_yield();
+    }
+    read_cold(walk, c);
+    if (tier) { /* release: with the acquire before a file goes */
+        atomic_fetch_sub_explicit(&tier->pins, 1, memory_order_release);
     }
     write_kept(walk, c);
 }
@@ -361,7 +430,9 @@ static void wait_for_others(struct tide__walk *walk) {
 
 void tide__walk_run(struct tide__walk *walk) {
     for (size_t t = 0; t < walk->table_count; t++) {
-        columns_init(&walk->columns[t], walk->tables[t]);
+        if (!columns_init(&walk->columns[t], walk->tables[t])) {
+            fail(walk, tide_fail(TIDE_ENOMEM, "no memory to write a generation"));
+        }
         walk_table(walk, &walk->columns[t]);
     }
     wait_for_others(walk);

@@ -24,6 +24,7 @@
 #include "store/core/learning_rate.h"
 #include "store/core/options.h"
 #include "store/core/send.h"
+#include "store/core/tiered.h"
 #include "store/rows/slot_index.h"
 
 enum { HOMES_BYTES = TIDE_SLOT_COUNT * 2 };
@@ -629,6 +630,12 @@ static int install(struct tide_store *store, uint32_t id, const struct tide_tabl
     return code;
 }
 
+static void made(struct tide_store *store, uint32_t id, bool ready, int code, uint64_t changes, const char *why) {
+    (void)tide__store_tell(store, tide_net_controller(store->net),
+                           TIDE__AS(TABLE_DONE, .table = id, .ready = ready, .code = code, .changes = changes,
+                                    .why = {.at = why, .count = strlen(why)}));
+}
+
 int tide__catalog_table(struct tide_store *store, struct tide__incoming *in) {
     const __typeof__(in->as.TABLE) *m = &in->as.TABLE;
     if (in->from != tide_net_controller(store->net)) {
@@ -669,10 +676,18 @@ int tide__catalog_table(struct tide_store *store, struct tide__incoming *in) {
     if (table && ready) {
         atomic_store_explicit(&table->ready, true, memory_order_release); /* pairs with find of table.c */
     }
-    (void)tide__store_tell(
-        store, tide_net_controller(store->net),
-        TIDE__AS(TABLE_DONE, .table = m->table, .ready = ready, .code = code, .changes = m->changes));
+    if (table && table->tier && !ready && table->tier->opening) { /* it is told when the disk has been looked at */
+        table->tier->asked = true;
+        table->tier->changes = m->changes;
+        return 0;
+    }
+    code = table && table->tier && !ready ? table->tier->refused : code;
+    made(store, m->table, ready, code, m->changes, code ? tide_error_message() : "");
     return 0;
+}
+
+void tide__catalog_made(struct tide_store *store, uint32_t id, int code, uint64_t changes, const char *why) {
+    made(store, id, false, code, changes, why);
 }
 
 int tide__catalog_synced(struct tide_store *store, struct tide__incoming *in) {
@@ -682,8 +697,9 @@ int tide__catalog_synced(struct tide_store *store, struct tide__incoming *in) {
 }
 
 /* A node could not make the table: nobody gets it. */
-static void refuse(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t node, int code) {
-    char name[96], text[320], cap[24];
+static void refuse(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t node, int code,
+                   const struct tide__array *why) {
+    char name[96], text[640], cap[24];
     tide__node_text(store, node, name);
     if (code == TIDE_EBUSY && entry->options.run_memory > 0) {
         (void)snprintf(text, sizeof text,
@@ -691,8 +707,9 @@ static void refuse(struct tide_store *store, struct tide__catalog_entry *entry, 
                        "'%s'",
                        name, entry->options.run, tide_bytes_text(entry->options.run_memory, cap), entry->name);
     } else {
-        (void)snprintf(text, sizeof text, "node %s could not make table '%s': %s", name, entry->name,
-                       tide_error_name(code));
+        (void)snprintf(text, sizeof text, "node %s could not make table '%s': %.*s", name, entry->name,
+                       why->count ? (int)(why->count < 480 ? why->count : 480) : 40,
+                       why->count ? (const char *)why->at : tide_error_name(code));
     }
     (void)retire(store, entry);
     while (entry->callers) {
@@ -714,7 +731,7 @@ int tide__catalog_done(struct tide_store *store, struct tide__incoming *in) {
         return 0;
     }
     if (code < 0) {
-        refuse(store, entry, from, code > INT32_MIN ? (int)code : TIDE_EREFUSED);
+        refuse(store, entry, from, code > INT32_MIN ? (int)code : TIDE_EREFUSED, &m->why);
         return 0;
     }
     if (ready) {

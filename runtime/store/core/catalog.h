@@ -76,6 +76,8 @@ static inline bool tide__catalog_has(const struct tide__catalog_entry *entry, ui
  * answered. A code: nothing was done. */
 int tide__catalog_change(struct tide_store *store, struct tide__catalog_entry *entry,
                          const struct tide_message *message);
+/* To the controller: this node has made the table, or could not. */
+void tide__catalog_made(struct tide_store *store, uint32_t id, int code, uint64_t changes, const char *why);
 struct tide__catalog_entry *tide__catalog_entry_of(const struct tide_store *store, uint64_t id); /* or NULL */
 /* Ids of nodes that may be home of slots, ascending; *gives* the array. */
 int tide__catalog_homes(struct tide_store *store, uint16_t **out, size_t *count);

@@ -39,6 +39,7 @@ struct tide_store {
     struct tide_random yields;             /* simulator only: one OS thread */
     atomic_bool members_missed;            /* the word of a change did not fit the mailbox */
     atomic_int fenced;                     /* this node was declared dead: EFENCED; or left: ECLOSED */
+    atomic_uint tiered;                    /* tables with a second tier */
     struct tide__replication *replication; /* replica.h; made with the first table with copies */
     atomic_uint_fast64_t serve_ns;         /* what a key of others takes besides its work: load.c */
 

@@ -111,9 +111,38 @@ static int check_durability(struct tide_table_options *o) {
     return 0;
 }
 
+/* Some blocks of 4 KiB, or of eight wide rows, and 16 rows. */
+uint64_t tide__tier_memory_least(const struct tide_table_options *o) {
+    enum { BLOCK = 4096, RECORD = 64, WIDE = 9, SECTOR = 512, BLOCKS = 6, ROWS = 16 };
+    const uint64_t row = (o->width + tide__rule_state(o->update, o->width)) * sizeof(float);
+    return BLOCKS * (row + RECORD <= BLOCK ? BLOCK : WIDE * (row + SECTOR)) + ROWS * (row + RECORD);
+}
+
+static int check_tier(const struct tide_table_options *o) {
+    const char *what = o->consistency.model != TIDE_SEQUENTIAL ? "a consistency other than sequential"
+                       : o->replicas                           ? "replicas"
+                       : o->technique > TIDE_RELOCATE          ? "a technique other than static and relocate"
+                       : o->key_limit                          ? "a limit of keys"
+                       : o->admit_after || o->unused_ns        ? "keys that are admitted or expire"
+                                                               : NULL;
+    if (!o->tier_disk[0]) {
+        return o->tier_memory ? bad_options(o, "`memory` needs `disk`: where rows lie that are not in memory") : 0;
+    }
+    if (what) {
+        return tide_fail(TIDE_EUNSUPPORTED, "table '%s': a table with `disk` does not have %s in this version", o->name,
+                         what);
+    }
+    const uint64_t least = tide__tier_memory_least(o);
+    return o->tier_memory >= least
+               ? 0
+               : tide_fail(TIDE_EINVAL, "table '%s': `memory` is %llu bytes, for rows of this width at least %llu",
+                           o->name, (unsigned long long)o->tier_memory, (unsigned long long)least);
+}
+
 int tide__hot_check(const struct tide_table_options *o) {
-    const char *what = o->admit_after || o->unused_ns || o->evict ? "its rows may go (admit, expire, evict)"
-                       : o->consistency.model != TIDE_SEQUENTIAL  ? "it has clocks, and with them copies of its own"
+    const char *what = o->tier_disk[0]                              ? "it has a second tier on the disk"
+                       : o->admit_after || o->unused_ns || o->evict ? "its rows may go (admit, expire, evict)"
+                       : o->consistency.model != TIDE_SEQUENTIAL    ? "it has clocks, and with them copies of its own"
                        : o->replicas ? "its rows have copies for the case of a death (replicas)"
                        : tide__rule_is_serial(o->update) || o->update == TIDE_UPDATE_ASSIGN
                            ? "updates by adam, momentum, nesterov and assign do not add up: they run at "
@@ -189,6 +218,7 @@ int tide__options_check(struct tide_table_options *o) {
     }
     int code = check_durability(o);
     code = code ? code : check_run(o);
+    code = code ? code : check_tier(o);
     if (code) {
         return code;
     }
@@ -217,7 +247,7 @@ int tide__options_check(struct tide_table_options *o) {
 /* Appends " width is 8, not 7" to the list of what differs. */
 static void differs(char text[256], const char *name, const char *there, const char *wanted) {
     const size_t used = strlen(text);
-    (void)snprintf(text + used, 256 - used, "%s %s is %s, not %s", used ? ";" : "", name, there, wanted);
+    (void)snprintf(text + used, 256 - used, "%s %.40s is %.60s, not %.60s", used ? ";" : "", name, there, wanted);
 }
 
 static void print(const struct tide__option *option, const struct tide_table_options *o, char text[32]) {
@@ -254,6 +284,10 @@ int tide__options_agree(const struct tide_table_options *there, const struct tid
         tide_consistency_print(&wanted->consistency, b);
         differs(text, "consistency", a, b);
     }
+    if (strcmp(there->tier_disk, wanted->tier_disk) != 0) {
+        differs(text, "disk", there->tier_disk[0] ? there->tier_disk : "none",
+                wanted->tier_disk[0] ? wanted->tier_disk : "none");
+    }
     return *text ? tide_fail(TIDE_EMISMATCH, "table '%s' exists with other options:%s", there->name, text) : 0;
 }
 
@@ -265,13 +299,17 @@ static bool is_set(const struct tide__option *option, const struct tide_table_op
 }
 
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *o) {
-    size_t count = 3;
+    size_t count = o->tier_disk[0] ? 4 : 3;
     for (const struct tide__option *option = tide__options; option->name; option++) {
         count += is_set(option, o);
     }
     tide_write_map(w, count);
     tide_write_text(w, "name");
     tide_write_text(w, o->name);
+    if (o->tier_disk[0]) {
+        tide_write_text(w, "disk");
+        tide_write_text(w, o->tier_disk);
+    }
     tide_write_text(w, "seed");
     tide_write_uint(w, o->seed);
     tide_write_text(w, "consistency");
@@ -325,6 +363,8 @@ static int read_by_name(struct tide_reader *r, struct tide_table_options *o, cha
         }
         if (is_name(key, size, "name")) {
             tide_read_text(r, name, 64);
+        } else if (is_name(key, size, "disk")) {
+            tide_read_text(r, o->tier_disk, sizeof o->tier_disk);
         } else if (is_name(key, size, "seed")) {
             o->seed = tide_read_uint(r);
         } else if (is_name(key, size, "consistency")) {

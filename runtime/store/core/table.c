@@ -46,7 +46,7 @@ int tide__table_make(struct tide_store *store, uint32_t id, const struct tide_ta
     table->relocates = tide_technique_relocates(options->technique) && store->system;
     table->heat = tide__heat_create();
     code = table->heat ? 0 : tide_fail(TIDE_ENOMEM, "no memory for table '%s'", options->name);
-    for (size_t i = 0; store->techniques[i] && !code; i++) {
+    for (size_t i = 0; store->techniques[i] && !code; i++) { /* relocating: sees the tier, which comes before */
         code = store->techniques[i]->table_create ? store->techniques[i]->table_create(table, chains) : 0;
     }
     if (code) {

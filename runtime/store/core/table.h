@@ -86,6 +86,7 @@ struct tide__job;    /* shard.c: an operation of a message, while it waits */
 struct tide__fence;  /* move.c */
 struct tide__heat;   /* key_counts.h */
 struct tide__forget; /* forget.h */
+struct tide__tiered; /* tiered.h */
 
 struct tide_table {
     /* set before the table is published, then constant */
@@ -123,6 +124,7 @@ struct tide_table {
     struct tide__taken *taken;                        /* cut.h: rows that the generation took; has its own lock */
     atomic_bool rows_removed;                         /* since the last generation: the next one must be full */
     struct tide__slab arrivals;                       /* relocating tables: struct tide__arrival */
+    struct tide__tiered *tier;                        /* tiered.h; NULL: all rows are in memory. Constant */
     atomic_uint_fast64_t relocate_max_ns;
     atomic_uint_fast64_t relocate_hist[TIDE_RELOCATE_BUCKETS]; /* written by the I/O thread */
 

@@ -227,7 +227,8 @@ void tide__drop_release(struct tide_store *store) {
     while (store->dropping) {
         struct tide__dropping *d = store->dropping;
         store->dropping = d->next;
-        if (d->out) { /* else it is in the list, and goes with that */
+        d->table->dropping = NULL; /* the node has no threads any more */
+        if (d->out) {              /* else it is in the list, and goes with that */
             tide__table_destroy(d->table);
         }
         tide_free(d);

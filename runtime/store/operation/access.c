@@ -23,6 +23,7 @@
 #include "store/core/clock.h"
 #include "store/core/key_counts.h"
 #include "store/core/technique.h"
+#include "store/core/tiered.h"
 #include "store/rows/cut.h"
 #include "store/rows/forget.h"
 
@@ -238,7 +239,7 @@ static inline int lock_moving(const struct tide__pass *pass, const struct block 
         }
         route = atomic_load_explicit(&b->slots[j]->route, memory_order_acquire); /* under the lock */
         if ((route & pass->mask) == TIDE__MINE && tide__word_state(*old) == TIDE__ABSENT && !(*old & TIDE__WORD_AWAY) &&
-            (uint32_t)*old == 0) {
+            (uint32_t)*old == 0 && !(create && tide__tier_full(table))) {
             return TIDE__FOUND;
         }
         if (!pass->hands_over) {
@@ -308,7 +309,7 @@ static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pa
                         tide__use_pull(table, tide__slab_row(&table->slab, (uint32_t)old));
                     }
                     copy_floats(out, tide__slab_row(&table->slab, (uint32_t)old), width);
-                    tide__word_unlock(word, old);
+                    tide__word_unlock(word, moving ? old | TIDE__WORD_TOUCHED : old);
                 } else {
                     tide__word_unlock(word, old);
                     tide__row_init(&table->options, b.keys[j], out, pass->raw);
@@ -362,6 +363,7 @@ static int make_row(struct tide_table *table, uint64_t key, uint64_t *old) {
         tide__use_begin(table, tide__slab_row(&table->slab, row), (uint32_t)*old);
     }
     *old = tide__word_owned(*old, row);
+    tide__tier_made(table);
     return 0;
 }
 
@@ -429,7 +431,7 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
                     now = table->operations->row_changed(table, b.keys[j], now, delta);
                 }
                 tide__row_changes(table, b.keys[j], pass->changer, made);
-                tide__word_unlock(word, now);
+                tide__word_unlock(word, moving ? now | TIDE__WORD_TOUCHED : now);
             } else if (code == TIDE__NOT_FOUND) {
                 return full(table);
             } else if (code == TIDE__REFUSED) {
@@ -625,7 +627,7 @@ int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t k
     if (code || key_count == 0) {
         return code;
     }
-    if (!table->relocates || !table->store->system) {
+    if (!tide_technique_relocates(table->options.technique) || !table->relocates) {
         tide__table_count(table, TIDE__LOCALIZE_NOOP, key_count);
         return 0;
     }

@@ -92,7 +92,7 @@ static inline void tide__cut_change(struct tide_table *table, uint64_t key, uint
     /* Under the word's lock, so it is at least as new as what the walker saw at this word. */
     uint64_t cut = atomic_load_explicit(&table->cut, memory_order_acquire);
     if (TIDE_LIKELY((cut & TIDE__CUT_PHASE) == TIDE__CUT_IDLE)) {
-        *word = (*word & ~TIDE__WORD_TAKEN) | (cut & TIDE__WORD_TAKEN) | TIDE__WORD_DIRTY;
+        *word = (*word & ~(TIDE__WORD_TAKEN | TIDE__WORD_CLEAN)) | (cut & TIDE__WORD_TAKEN) | TIDE__WORD_DIRTY;
         return;
     }
     tide__cut_split(table, cut, key, word, row, made, stamp, rule, delta);

@@ -256,7 +256,15 @@ int tide__key_compare(const void *a, const void *b) {
 
 /* Its row is here, or about to be: at every moment some node lists it. */
 static bool listed(uint64_t word) {
-    return tide__word_state(word) == TIDE__OWNED || tide__word_state(word) == TIDE__ARRIVING;
+    switch ((enum tide__key_state)tide__word_state(word)) {
+    case TIDE__OWNED:
+    case TIDE__ARRIVING:
+    case TIDE__COLD:
+        return true;
+    case TIDE__ABSENT:
+        break;
+    }
+    return false;
 }
 
 static int hashed_keys(struct tide__slot *slot, uint64_t from, uint64_t *keys, size_t limit, size_t *count,

@@ -4,12 +4,16 @@
 
 #include "store/core/table.h"
 
-/* ---- key word: lock 1 | state 3 | flags 4 | seen 24 | index 32. All flags are in use. ---- */
+/* ---- key word: lock 1 | touched 1 | state 2 | flags 4 | seen 24 | index 32. All flags are in use. ---- */
 #define TIDE__WORD_LOCK (UINT64_C(1) << 63)
-#define TIDE__WORD_STATE (UINT64_C(7) << 60)
+#define TIDE__WORD_STATE (UINT64_C(3) << 60)
+/* a worker has used the row since the hand of the second tier last passed (tier/hand.c) */
+#define TIDE__WORD_TOUCHED (UINT64_C(1) << 62)
 #define TIDE__WORD_PRESENT (UINT64_C(1) << 56) /* flag: a hashed entry is in use even without a row */
 /* flag, relocating tables: home, and the row is somebody else's (the owner is in the index) */
 #define TIDE__WORD_AWAY (UINT64_C(1) << 57)
+/* the same flag of an OWNED word, tables with a second tier: the disk has this version of the row, or is about to */
+#define TIDE__WORD_CLEAN TIDE__WORD_AWAY
 /* flags of a row that is here, for checkpoints (cut.h): changed since a generation took it; which
  * generation took it last, as one bit that changes with every generation */
 #define TIDE__WORD_DIRTY (UINT64_C(1) << 58)
@@ -19,9 +23,10 @@ enum tide__key_state {
     TIDE__ABSENT, /* no row here; at home of the slot: the row has its initial values */
     TIDE__OWNED,
     TIDE__ARRIVING, /* relocation: asked for, operations queue; or here, and not yet the workers' */
+    TIDE__COLD,     /* the row is on this node's disk (tier/tier.h); index: its place there */
 };
 static inline unsigned tide__word_state(uint64_t word) {
-    return (unsigned)(word >> 60) & 7u;
+    return (unsigned)(word >> 60) & 3u;
 }
 /* Relocating tables. ABSENT: owner of record (home, AWAY) 16 | operations that workers handed over
  * and the store actor has not seen yet 16. ARRIVING: number of the arrival record, which counts

@@ -1,0 +1,402 @@
+/* Tables whose rows are on a disk too (store/tier): every state of a row with each thing that can happen to it. */
+#include "checkpoint_world.h"
+
+#include <sys/stat.h>
+
+#include "store/core/options.h"
+#include "store/tier/tier.h"
+
+enum { COUNT = 3000, COLUMNS = 32, AT_ONCE = 100 };
+
+static struct tide_table_options tiered(const struct cluster *c, const char *name) {
+    struct tide_table_options o = {.name = name, .key_count = COUNT, .width = COLUMNS, .init = TIDE_INIT_NORMAL, .init_a = 1, .seed = 3};
+    o.tier_memory = tide__tier_memory_least(&o) + 64 * 200;
+    snprintf(o.tier_disk, sizeof o.tier_disk, "%s", c->sim ? "/tmp" : c->directory);
+    return o;
+}
+
+static void key_list(uint64_t first, uint64_t *keys, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        keys[i] = (first + i) % COUNT;
+    }
+}
+
+/* Adds 1 to every row, some at a time. */
+static void push_all(struct fiber *f) {
+    struct tide_table *table = table_of(f->cluster, f->index, "cold");
+    static float ones[AT_ONCE * COLUMNS];
+    uint64_t keys[AT_ONCE];
+    for (size_t i = 0; i < TIDE_COUNT(ones); i++) {
+        ones[i] = 1;
+    }
+    for (uint64_t first = 0; first < COUNT; first += AT_ONCE) {
+        key_list(first, keys, AT_ONCE);
+        CHECK(f, tide_table_push(table, keys, AT_ONCE, ones, NULL) == 0);
+    }
+    tide_table_release(table);
+}
+
+/* Every row is the initial one, and *arg more. */
+static void check_all(struct fiber *f) {
+    struct tide_table *table = table_of(f->cluster, f->index, "cold");
+    const int more = *(const int *)f->arg;
+    float rows[AT_ONCE * COLUMNS];
+    float initial[COLUMNS];
+    uint64_t keys[AT_ONCE];
+    for (uint64_t first = 0; first < COUNT; first += AT_ONCE) {
+        key_list(first * 7, keys, AT_ONCE);
+        CHECK(f, tide_table_pull(table, keys, AT_ONCE, rows, NULL) == 0);
+        for (size_t i = 0; i < AT_ONCE; i++) {
+            tide__row_init(&table->options, keys[i], initial, false);
+            for (int m = 0; m < more; m++) {
+                for (size_t j = 0; j < COLUMNS; j++) {
+                    initial[j] += 1;
+                }
+            }
+            CHECK(f, memcmp(initial, rows + i * COLUMNS, sizeof initial) == 0);
+        }
+    }
+    tide_table_release(table);
+}
+
+/* What the places, the words and the rows say of each other. The store is at rest. */
+static void places_agree(struct tide_table *table) {
+    struct tide__tier *tier = tide__tier_of(table);
+    uint64_t live = 0;
+    for (uint32_t i = 0; i < TIDE__TIER_SEGMENTS; i++) {
+        live += tier->segments[i] ? tier->segments[i]->live : 0;
+    }
+    assert_int_equal(live, tier->live);
+    uint64_t cold = 0, backs = 0;
+    for (uint64_t key = 0; key < COUNT; key++) {
+        uint64_t word;
+        atomic_uint_fast64_t *at = tide__tier_word(table, key, &word);
+        if (at) {
+            tide__word_unlock(at, word);
+            if (tide__word_state(word) == TIDE__COLD && (uint32_t)word != TIDE__PLACE_INITIAL) {
+                float row[COLUMNS];
+                cold++;
+                assert_int_equal(tide__tier_read(table, (uint32_t)word, key, row), 0);
+            }
+        }
+    }
+    for (uint32_t row = 0; row < tier->rows_capacity; row++) {
+        backs += tier->back[row] != TIDE__PLACE_NONE;
+    }
+    assert_int_equal(live, cold + backs);
+    assert_int_equal(tide__slab_used(&table->arrivals), 0);
+}
+
+static void rows_freeze_and_come_back(bool simulated, unsigned nodes, uint8_t technique, uint8_t keys) {
+    struct cluster c;
+    open_cluster(&c, simulated, nodes, 5);
+    struct tide_table_options options = tiered(&c, "cold");
+    options.technique = technique;
+    options.keys = keys;
+    create(&c, options);
+    for (int round = 0; round < 3; round++) {
+        struct fiber fibers[NODES_MAX];
+        start(&c, &fibers[0], 0, 0, push_all, NULL);
+        finish(&c, fibers, 1);
+        int more = round + 1;
+        for (unsigned i = 0; i < nodes; i++) {
+            start(&c, &fibers[i], i, i, check_all, &more);
+        }
+        finish(&c, fibers, nodes);
+    }
+    pause_cluster(&c, 100000000);
+    uint64_t cold = 0;
+    for (unsigned i = 0; i < nodes; i++) {
+        struct tide_table *table = table_of(&c, i, "cold");
+        struct tide_table_stats s;
+        tide_table_stats(table, &s);
+        cold += s.cold_rows;
+        assert_true(s.thawed > 0 && s.frozen > 0 && s.disk_bytes > 0);
+        assert_int_equal(s.surprises, 0);
+        const uint64_t most = atomic_load(&table->tier->rows_most);
+        assert_true(s.rows <= most + most / 8 + 2 && s.rows < COUNT / 4);
+        places_agree(table);
+        tide_table_release(table);
+    }
+    assert_true(cold > COUNT / 2);
+    close_cluster(&c);
+}
+
+static void rows_freeze_and_come_back_in_the_simulator(void **state) {
+    (void)state;
+    rows_freeze_and_come_back(true, 1, TIDE_STATIC, TIDE_KEYS_DENSE);
+    rows_freeze_and_come_back(true, 3, TIDE_STATIC, TIDE_KEYS_DENSE);
+    rows_freeze_and_come_back(true, 3, TIDE_RELOCATE, TIDE_KEYS_HASHED);
+}
+
+static void rows_freeze_and_come_back_on_a_disk(void **state) {
+    (void)state;
+    rows_freeze_and_come_back(false, 2, TIDE_STATIC, TIDE_KEYS_HASHED);
+}
+
+/* ---- directories, and disks that fail ---- */
+
+struct attempt {
+    struct tide_table_options options;
+    int code;
+    char text[600];
+};
+
+static void attempt_run(struct fiber *f) {
+    struct attempt *a = f->arg;
+    struct tide_table *table;
+    a->code = tide_table_create(f->node, &a->options, &table);
+    snprintf(a->text, sizeof a->text, "%s", a->code ? tide_error_message() : "");
+    if (!a->code) {
+        tide_table_release(table);
+    }
+}
+
+static void refused(struct cluster *c, struct tide_table_options options, int code, const char *part) {
+    struct attempt a = {.options = options};
+    run_alone(c, 0, attempt_run, &a);
+    if (a.code != code || !strstr(a.text, part)) {
+        fail_msg("%s (%d), not %s (%d)", a.text, a.code, part, code);
+    }
+}
+
+static void what_does_not_fit_is_refused_by_name(void **state) {
+    (void)state;
+    struct cluster c;
+    char path[100], cat[400];
+    open_cluster(&c, false, 2, 1);
+    struct tide_table_options options = tiered(&c, "cold"), o = options;
+    o.replicas = 1;
+    refused(&c, o, TIDE_EUNSUPPORTED, "replicas");
+    o = options;
+    o.technique = TIDE_INTENT;
+    refused(&c, o, TIDE_EUNSUPPORTED, "a technique other than");
+    o = options;
+    o.keys = TIDE_KEYS_HASHED;
+    o.key_limit = 10;
+    refused(&c, o, TIDE_EUNSUPPORTED, "a limit of keys");
+    o = options;
+    o.tier_memory = 100;
+    refused(&c, o, TIDE_EINVAL, "`memory` is 100 bytes");
+    o = options;
+    o.tier_disk[0] = '\0';
+    refused(&c, o, TIDE_EINVAL, "needs `disk`");
+    o = options;
+    snprintf(o.tier_disk, sizeof o.tier_disk, "%s/nowhere", c.directory);
+    refused(&c, o, TIDE_ENOENT, "mkdir -p");
+
+    snprintf(path, sizeof path, "%s/cold-n2", c.directory);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(cat, sizeof cat, "printf 'tide tier 1\ncluster other\ntable cold\nnode n2\n' > %s/OWNER", path);
+    assert_int_equal(system(cat), 0);
+    refused(&c, options, TIDE_EMISMATCH, "belongs to: tide tier 1 cluster other");
+    pause_cluster(&c, 300000000); /* the refused table has gone, and left the directory alone */
+    snprintf(cat, sizeof cat, "rm %s/OWNER && touch %s/00000007.seg", path, path);
+    assert_int_equal(system(cat), 0);
+    create(&c, options); /* what a process that was killed left is emptied */
+    snprintf(cat, sizeof cat, "! test -e %s/00000007.seg", path);
+    assert_int_equal(system(cat), 0);
+    close_cluster(&c);
+}
+
+static void drop_run(struct fiber *f) {
+    CHECK(f, tide_table_drop(f->node, "cold") == 0);
+}
+
+static void a_dropped_table_leaves_nothing(void **state) {
+    (void)state;
+    struct cluster c;
+    char command[200];
+    struct fiber fibers[2];
+    open_cluster(&c, false, 2, 1);
+    for (int life = 0; life < 2; life++) {
+        create(&c, tiered(&c, "cold"));
+        start(&c, &fibers[0], 0, 0, push_all, NULL);
+        finish(&c, fibers, 1);
+        struct tide_table *held = table_of(&c, 0, "cold"); /* by the creation: all of it goes with the last */
+        tide_table_release(held);
+        tide_table_release(held);
+        run_alone(&c, 0, drop_run, NULL);
+        snprintf(command, sizeof command, "test -z \"$(ls -d %s/cold-* 2>/dev/null)\"", c.directory);
+        int tries = 0;
+        while (system(command) != 0 && tries++ < 2000) {
+            pause_cluster(&c, 1000000);
+        }
+        assert_true(tries < 2000);
+    }
+    close_cluster(&c);
+}
+
+/* Any row whose place is on the disk. */
+static uint64_t some_cold_key(struct tide_table *table) {
+    for (uint64_t key = 0; key < COUNT; key++) {
+        uint64_t word;
+        atomic_uint_fast64_t *at = tide__tier_word(table, key, &word);
+        if (at) {
+            tide__word_unlock(at, word);
+        }
+        if (at && tide__word_state(word) == TIDE__COLD) {
+            return key;
+        }
+    }
+    fail_msg("no row is cold");
+    return 0;
+}
+
+struct lost {
+    uint64_t key;
+    char path[TIDE__TIER_PATH + 40];
+};
+
+static void pull_lost(struct fiber *f) {
+    const struct lost *lost = f->arg;
+    struct tide_table *table = table_of(f->cluster, 0, "cold");
+    float row[COLUMNS];
+    for (int again = 0; again < 2; again++) {
+        char what[100];
+        CHECK(f, tide_table_pull(table, &lost->key, 1, row, NULL) == TIDE_ELOST);
+        snprintf(what, sizeof what, "key %llu of table 'cold'", (unsigned long long)lost->key);
+        CHECK(f, strstr(tide_error_message(), what) && strstr(tide_error_message(), lost->path) &&
+                     strstr(tide_error_message(), "at offset"));
+        for (size_t i = 0; i < COLUMNS; i++) {
+            row[i] = 1;
+        }
+        CHECK(f, tide_table_push(table, &lost->key, 1, row, NULL) == TIDE_ELOST);
+    }
+    tide_table_release(table);
+}
+
+static void a_row_that_cannot_be_read_is_an_error_not_an_initial_row(void **state) {
+    (void)state;
+    struct cluster c;
+    struct fiber fibers[1];
+    struct lost lost;
+    open_cluster(&c, true, 1, 5);
+    create(&c, tiered(&c, "cold"));
+    start(&c, &fibers[0], 0, 0, push_all, NULL);
+    finish(&c, fibers, 1);
+    pause_cluster(&c, 100000000);
+    struct tide_table *table = table_of(&c, 0, "cold");
+    struct tide__tier *tier = tide__tier_of(table);
+    lost.key = some_cold_key(table);
+    uint64_t word;
+    tide__word_unlock(tide__tier_word(table, lost.key, &word), word);
+    struct tide__segment *segment = tide__segment_at(tier, (uint32_t)word);
+    tide__segment_path(tier, segment, lost.path);
+    const uint64_t at = tide__record_offset(tier, (uint32_t)word % tier->per_segment) + 40;
+    char byte;
+    assert_int_equal(c.ports[0]->ops->file_read(segment->file, &byte, 1, at), 1);
+    byte ^= 1;
+    assert_int_equal(c.ports[0]->ops->file_write(segment->file, &byte, 1, at), 0);
+    run_alone(&c, 0, pull_lost, &lost);
+    byte ^= 1; /* the disk comes to itself */
+    assert_int_equal(c.ports[0]->ops->file_write(segment->file, &byte, 1, at), 0);
+    int more = 1;
+    run_alone(&c, 0, check_all, &more);
+    places_agree(table);
+    tide_table_release(table);
+    close_cluster(&c);
+}
+
+/* A disk without room: rows that are on it are read, pushes to new keys are refused, and it all goes on after. */
+static void push_until_full(struct fiber *f) {
+    struct tide_table *table = table_of(f->cluster, 0, "cold");
+    float ones[COLUMNS], row[COLUMNS], initial[COLUMNS];
+    int code = 0;
+    uint64_t key = 0;
+    for (size_t i = 0; i < COLUMNS; i++) {
+        ones[i] = 1;
+    }
+    for (; key < COUNT && !code; key += !code) {
+        code = tide_table_push(table, &key, 1, ones, NULL);
+    }
+    CHECK(f, code == TIDE_ENOSPC && strstr(tide_error_message(), "its disk takes no rows"));
+    for (uint64_t k = 0; k < key; k++) {
+        tide__row_init(&table->options, k, initial, false);
+        CHECK(f, tide_table_pull(table, &k, 1, row, NULL) == 0);
+        CHECK(f, row[0] > initial[0] + 0.5f);
+    }
+    *(uint64_t *)f->arg = key;
+    tide_table_release(table);
+}
+
+static void push_rest(struct fiber *f) {
+    struct tide_table *table = table_of(f->cluster, 0, "cold");
+    float ones[COLUMNS];
+    for (size_t i = 0; i < COLUMNS; i++) {
+        ones[i] = 1;
+    }
+    for (uint64_t key = *(uint64_t *)f->arg; key < COUNT; key++) {
+        CHECK(f, tide_table_push(table, &key, 1, ones, NULL) == 0);
+    }
+    tide_table_release(table);
+}
+
+static void a_full_disk_refuses_new_rows_and_loses_none(void **state) {
+    (void)state;
+    struct cluster c;
+    uint64_t key = 0;
+    open_cluster(&c, true, 1, 5);
+    struct tide_sim_disk disk = {.capacity = 160 << 10};
+    tide_sim_set_disk(c.sim, "n1", &disk);
+    create(&c, tiered(&c, "cold"));
+    run_alone(&c, 0, push_until_full, &key);
+    assert_true(key > 500 && key < COUNT);
+    disk.capacity = 0;
+    tide_sim_set_disk(c.sim, "n1", &disk);
+    pause_cluster(&c, 2000000000);
+    run_alone(&c, 0, push_rest, &key);
+    int more = 1;
+    run_alone(&c, 0, check_all, &more);
+    pause_cluster(&c, 100000000);
+    struct tide_table *table = table_of(&c, 0, "cold");
+    places_agree(table);
+    tide_table_release(table);
+    close_cluster(&c);
+}
+
+/* ---- generations ---- */
+
+static void a_generation_has_the_rows_that_are_on_the_disk(void **state) {
+    (void)state;
+    struct cluster c;
+    struct fiber fibers[1];
+    char dir[100];
+    open_cluster(&c, false, 2, 5);
+    snprintf(dir, sizeof dir, "%s/generations", c.directory);
+    struct saving saving = {.options = {.dir = dir, .keep = 2}};
+    struct restoring restoring = {.dir = dir};
+    create(&c, tiered(&c, "cold"));
+    for (int round = 0; round < 2; round++) { /* the second one is incremental */
+        start(&c, &fibers[0], 0, 0, push_all, NULL);
+        finish(&c, fibers, 1);
+        run_alone(&c, 0, save_run, &saving);
+    }
+    start(&c, &fibers[0], 0, 0, push_all, NULL);
+    finish(&c, fibers, 1);
+    run_alone(&c, 0, restore_run, &restoring);
+    int more = 2;
+    start(&c, &fibers[0], 1, 1, check_all, &more);
+    finish(&c, fibers, 1);
+    pause_cluster(&c, 100000000);
+    for (unsigned i = 0; i < 2; i++) {
+        struct tide_table *table = table_of(&c, i, "cold");
+        places_agree(table);
+        tide_table_release(table);
+    }
+    close_cluster(&c);
+}
+
+int main(void) {
+    (void)signal(SIGPIPE, SIG_IGN);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_freeze_and_come_back_in_the_simulator),
+        cmocka_unit_test(rows_freeze_and_come_back_on_a_disk),
+        cmocka_unit_test(what_does_not_fit_is_refused_by_name),
+        cmocka_unit_test(a_dropped_table_leaves_nothing),
+        cmocka_unit_test(a_row_that_cannot_be_read_is_an_error_not_an_initial_row),
+        cmocka_unit_test(a_full_disk_refuses_new_rows_and_loses_none),
+        cmocka_unit_test(a_generation_has_the_rows_that_are_on_the_disk),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
