@@ -55,6 +55,7 @@ tide.main(function()
   p:chart {title = "Time of a pass by nodes, K = 1000", x = "nodes", y = "virtual s", log_x = true, log_y = true,
            series = {times, {name = "1/n", points = {{1, one}, {last, one / last}}}}, note = "seed 1"}
   p:differs "one machine and a generated corpus; a token's simulated time is the simulator's default, not measured"
+  p:lacks "light is not flat: the steps of a token are constant, its misses of the caches grow with K"
   p:lacks "10^6 topics x 10^6 words take too long here (`bench/lda.py --only large`: 0.29 M tokens/s, 2,117 MiB)"
   p:lacks "microseconds a token, and 180 h on 8 against 60 h on 24 machines: not found, or recalled only"
   p:close()
