@@ -332,6 +332,123 @@ case("jobs: all policies finish all jobs, the same in every run; goodput beats t
   end)
 end)
 
+---- persons -------------------------------------------------------------------------------------------------------
+
+-- A view of persons with jobs that take any number of slots: {name, {job fields}..} each. A machine has one slot, so
+-- that every number of slots is a size.
+local function view_of(slots, persons)
+  local view = random_view(slots, 1, 0)
+  view.half_life_s, view.persons, view.reason = 3600, {}, {{event = "submit", id = 1}}
+  for i, p in ipairs(persons) do
+    view.persons[i] = {name = p.name, weight = p.weight or 1, group = p.group, group_weight = p.group_weight,
+      priority = p.priority or 0, used = p.used or 0, slots_max = p.slots_max, runs_max = p.runs_max,
+      memory_max = p.memory_max}
+    for _, job in ipairs(p) do
+      local id <const> = #view.jobs + 1
+      view.jobs[id] = {id = id, age = 100, weight = 1, slots = job.slots or 0, nodes = {}, min = job.min or 1,
+        max = job.max or slots, resizes = 0, resize_s = 1, attained = 0, max_seen = slots, person = p.name,
+        memory = job.memory, preemptible = job.preemptible, batch = {start = 32, max = 2048, lo = 1, hi = 2048},
+        gns = {sqr = 0.1, var = 20}, perf = {0.1, 0.01, 1e-3, 1e-3, 1e-3, 1e-3, 1}}
+    end
+  end
+  return view
+end
+
+-- Slots of each job, and of each person.
+local function given(plan, view)
+  local of, sum = {}, {}
+  for _, job in ipairs(view.jobs) do
+    of[job.id] = plan.alloc[job.id].slots
+    sum[job.person] = (sum[job.person] or 0) + of[job.id]
+  end
+  return of, sum
+end
+
+case("fair: weights of persons, and of groups and their members", function()
+  local decide <const> = policy "scheduling/fair"
+  local view = view_of(16, {{name = "a", {}}, {name = "b", weight = 3, {}}})
+  local _, sum = given(decide(view), view)
+  assert(sum.a == 4 and sum.b == 12, sum.a)
+  view = view_of(16, {{name = "a", group = "g", group_weight = 1, weight = 1, {}},
+    {name = "b", group = "g", group_weight = 1, weight = 1, {}}, {name = "c", weight = 1, {}}})
+  _, sum = given(decide(view), view)
+  assert(sum.a == 4 and sum.b == 4 and sum.c == 8, sum.c)
+end)
+
+case("fair: who has used much gets less; what one cannot take goes to others", function()
+  local decide <const> = policy "scheduling/fair"
+  local view = view_of(16, {{name = "a", used = 36e6, {}}, {name = "b", {}}})
+  local _, sum = given(decide(view), view)
+  assert(sum.a == 0 and sum.b == 16)
+  view = view_of(16, {{name = "a", {max = 4}}, {name = "b", {}}})
+  _, sum = given(decide(view), view)
+  assert(sum.a == 4 and sum.b == 12)
+  view = view_of(16, {{name = "a", {min = 12}}, {name = "b", {max = 8}}}) -- 8 slots of a are not enough for it
+  _, sum = given(decide(view), view)
+  assert(sum.b == 8 and sum.a == 0)
+end)
+
+case("fair: limits of slots, runs and memory, and priorities", function()
+  local decide <const> = policy "scheduling/fair"
+  local view = view_of(16, {{name = "a", slots_max = 3, {}}, {name = "b", runs_max = 1, {max = 2}, {}}})
+  local of, sum = given(decide(view), view)
+  assert(sum.a == 3 and of[2] == 2 and of[3] == 0)
+  assert(decide(view).why[3]:find "at most 1 runs", decide(view).why[3])
+  view = view_of(16, {{name = "a", memory_max = 100, {memory = 60}, {memory = 60}}})
+  of = given(decide(view), view)
+  assert(of[1] == 16 and of[2] == 0)
+  view = view_of(16, {{name = "a", {}}, {name = "b", priority = 1, {max = 12}}})
+  sum = select(2, given(decide(view), view))
+  assert(sum.b == 12 and sum.a == 4)
+end)
+
+case("fair: a run that may not be preempted keeps its slots", function()
+  local decide <const> = policy "scheduling/fair"
+  local view <const> = view_of(16, {{name = "a", slots_max = 4, {slots = 12, preemptible = false}}, {name = "b", {}}})
+  local of <const> = given(decide(view), view)
+  assert(of[1] == 12 and of[2] == 4)
+end)
+
+case("fair: 1,000 runs of 50 persons fit the budget", function()
+  local decide <const>, persons = policy "scheduling/fair", {}
+  for i = 1, 50 do
+    persons[i] = {name = ("p%02d"):format(i), weight = 1 + i % 4, used = below(1000000)}
+    for _ = 1, 20 do table.insert(persons[i], {max = 64}) end
+  end
+  local view <const> = view_of(400, persons)
+  local plan <const>, total = decide(view), 0
+  for _, job in ipairs(view.jobs) do total = total + plan.alloc[job.id].slots end
+  assert(total == 400, total)
+  assert(core.plain_encode(decide(view)) == core.plain_encode(plan))
+end)
+
+case("jobs: persons who all want more have their weights of the slots, within 3 %, over ten half-lives", function()
+  local folder <const>, weights <const> = small.make(0), {ann = 1, bob = 2, cay = 5}
+  local lines = {"name,time,application,num_replicas,batch_size,user"}
+  for i = 1, 400 do
+    local name <const> = i % 2 == 0 and "wide" or "narrow"
+    lines[#lines + 1] = ("j%d,%d,%s,1,%d,%s"):format(i, i % 40, name, small.apps[name].start,
+      i % 8 < 1 and "ann" or i % 8 < 3 and "bob" or "cay")
+  end
+  small.write(folder .. "/w.csv", table.concat(lines, "\n") .. "\n")
+  small.write(folder .. "/shares.lua", [[return {half_life = "10m",
+    persons = {ann = {weight = 1}, bob = {weight = 2}, cay = {weight = 5}}}]])
+  local r <const> = simulator(folder, {shares = folder .. "/shares.lua", resize = 1, every = 15}):run {
+    workload = folder .. "/w.csv", policy = "scheduling/fair"}
+  assert(r.faults == 0, r.fault)
+  local sum = 0
+  for _, hours in pairs(r.contended) do sum = sum + hours end
+  assert(sum / 16 * 6 > 10, ("only %g half-lives"):format(sum / 16 * 6))
+  for name, weight in pairs(weights) do
+    assert(math.abs(r.contended[name] / sum * 8 / weight - 1) < 0.03, ("%s has %g"):format(name, r.contended[name] / sum))
+  end
+  fails("there is no group `x`", function()
+    small.write(folder .. "/bad.lua", "return {persons = {ann = {group = 'x'}}}")
+    simulator(folder, {shares = folder .. "/bad.lua"})
+  end)
+  small.remove(folder)
+end)
+
 case("jobs: a policy that grants too much is refused, said, and replaced", function()
   with_trace(3, function(folder)
     local greedy = {path = "greedy.lua", text = [[return {api = 1, kind = "scheduling", name = "greedy", version = 1,

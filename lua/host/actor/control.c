@@ -89,7 +89,7 @@ static void serve(void *arg) {
 }
 
 static bool may_use(const char *key) {
-    static const char *const prefixes[] = {"job/", "runs/", "ticket/", "seat/"};
+    static const char *const prefixes[] = {"job/", "runs/", "ticket/", "seat/", "shares/", "accounts/"};
     for (size_t i = 0; i < TIDE_COUNT(prefixes); i++) {
         if (strncmp(key, prefixes[i], strlen(prefixes[i])) == 0) {
             return true;
@@ -103,7 +103,7 @@ static struct request *new_request(lua_State *L) {
     size_t length;
     const char *key = luaL_checklstring(L, 1, &length);
     luaL_argcheck(L, length < TIDE_CONTROL_KEY_MAX && strlen(key) == length, 1, "a short key");
-    luaL_argcheck(L, may_use(key), 1, "a key of job/, runs/, ticket/ or seat/");
+    luaL_argcheck(L, may_use(key), 1, "a key of job/, runs/, ticket/, seat/, shares/ or accounts/");
     struct request *r = tide_alloc_zero(1, sizeof *r);
     if (r) {
         atomic_init(&r->holders, 1);

@@ -14,10 +14,10 @@ local cli = {}
 
 ---Names of all commands, in the order of `tide help`.
 cli.names = {
-  "run", "submit", "sim", "repl", "attach", "up", "down", "node", "jobs", "job", "runs", "status", "dashboard", "stat",
-  "metrics", "top", "nodes", "actors", "tables", "table", "links", "why", "stack", "tap", "trace", "events", "log",
-  "move", "drain", "launch", "audit", "checkpoint", "policy", "keys", "config", "doctor", "new", "version", "help",
-  "completion",
+  "run", "submit", "sim", "repl", "attach", "up", "down", "node", "jobs", "job", "runs", "shares", "accounts",
+  "status", "dashboard", "stat", "metrics", "top", "nodes", "actors", "tables", "table", "links", "why", "stack",
+  "tap", "trace", "events", "log", "move", "drain", "launch", "audit", "checkpoint", "policy", "keys", "config",
+  "doctor", "new", "version", "help", "completion",
 }
 
 local EXIT_TIMEOUT <const> = 124

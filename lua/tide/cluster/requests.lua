@@ -101,7 +101,8 @@ local ROWS <const> = {
   runs = {
     list = {"read", all = "boolean?", job = "string?", state = "string?"},
     get = {"read", name = "id", memory = "boolean?"},
-    held = {"read"}, situation = {"read"}, bytes = {"admin"},
+    held = {"read"}, situation = {"read"}, bytes = {"admin"}, shares = {"read"}, accounts = {"read"},
+    ["shares.set"] = {"admin", shares = "table?"},
     note = {"operate", name = "id", note = "string?", tags = "strings?"},
     verb = {"operate", name = "id", verb = "string", arguments = "table?", timeout_s = "seconds?"},
     ["table.drop"] = {"admin", name = "string", force = "boolean?"},

@@ -275,28 +275,34 @@ local function waits_because(r, free)
     #holders > 0 and ", " .. table.concat(holders, ", ") or "")
 end
 
+-- A run that waited has slots: its host hears of them when that is recorded.
+local function begin(r, grant)
+  local message <const> = self.waiting[r.n]
+  self.waiting[r.n], r.why = nil, nil
+  if r.state == "queued" then r.state, r.started_at = "starting", core.wall() end
+  core.fiber(function()
+    local ok, err = save(r)
+    if ok then
+      core.answer(message, {grant = grant, epoch = r.epoch, order = r.order})
+    else
+      core.answer_error(message, err)
+    end
+  end)
+end
+
 ---What the scheduling policy may do with runs: it counts no slots itself.
 local function keeper()
   return {
     ordered = ordered, save = save, ended = runs.ENDED, waiting = self.waiting,
     start = function(r, grant) -- which is free
-      local message <const> = self.waiting[r.n]
-      self.waiting[r.n], r.why = nil, nil
       r.grant, r.epoch = grant, r.epoch + 1
-      if r.state == "queued" then r.state, r.started_at = "starting", core.wall() end
-      core.fiber(function()
-        local ok, err = save(r)
-        if ok then
-          core.answer(message, {grant = grant, epoch = r.epoch, order = r.order})
-        else
-          core.answer_error(message, err)
-        end
-      end)
+      begin(r, grant)
     end,
   }
 end
 
----Slots for those that wait, in order. The first that cannot have its slots keeps those behind it waiting.
+---Slots for those that wait, in order. The first that cannot have its slots keeps those behind it waiting, unless it is
+---its person's limits that keep it.
 local function serve_queue()
   if self.scheduler:is_active() then return end
   local living = 0
@@ -304,26 +310,20 @@ local function serve_queue()
     if r.grant and not r.private then living = living + 1 end
   end
   for _, r in ipairs(ordered()) do
-    local message <const> = self.waiting[r.n]
-    if message and living < LIVING_MAX then
+    if self.waiting[r.n] and living < LIVING_MAX then
       local _, _, free = free_slots()
       local want <const> = r.slots or math.max(1, free)
-      local added <const> = take(r, want)
-      if not added then
+      local held_back <const> = self.scheduler:held_back(r, want)
+      local added <const> = not held_back and take(r, want)
+      if not added and not held_back then
         r.why = waits_because(r, free)
         return
       end
-      self.waiting[r.n], r.why = nil, nil
-      living = living + 1
-      if r.state == "queued" then r.state, r.started_at = "starting", core.wall() end
-      core.fiber(function()
-        local ok, err = save(r)
-        if ok then
-          core.answer(message, {grant = added, epoch = r.epoch})
-        else
-          core.answer_error(message, err)
-        end
-      end)
+      r.why = held_back
+      if added then
+        living = living + 1
+        begin(r, added)
+      end
     end
   end
 end
@@ -745,6 +745,15 @@ function ops.schedule(request)
   if not answer then return nil, err end
   return {policy = answer.new}
 end
+
+---Shares of persons: {} -> {half_life_s, persons = rows}.
+function ops.shares() return self.scheduler:show_shares() end
+
+---Other shares: {shares = as a file has them; nil: none}.
+ops["shares.set"] = function(request) return self.scheduler:set_shares(request.shares or false) end
+
+---Slot seconds: {} -> {rows = {{week, person, run, slot_s}}}.
+function ops.accounts() return {rows = self.scheduler.ledger:rows()} end
 
 ---What a forecast begins with: {} -> {view = plain bytes, policy = {text, path, params = plain bytes}}.
 function ops.situation() return self.scheduler:situation() end

@@ -12,7 +12,7 @@ local command = {
     {"tide sim jobs w1.csv w2.csv --policy scheduling/tiresias --policy mine.lua --chart out.svg", "compared"},
     {"tide sim jobs w.csv --every 15 --resize 30,2", "a start costs 30 s, a resize 2 s"},
   },
-  arguments = {{name = "workload", many = true, doc = "CSV files: name,time,application,num_replicas,batch_size"}},
+  arguments = {{name = "workload", many = true, doc = "CSV: name,time,application,num_replicas,batch_size[,user]"}},
   options = {
     {name = "policy", type = "string", value = "P", repeated = true,
      doc = "shipped name or path (scheduling/goodput); several are compared"},
@@ -29,6 +29,7 @@ local command = {
     {name = "events", doc = "decide when a job comes or goes too"},
     {name = "min-nodes", type = "integer", min = 1, max = 4096, doc = "autoscaling: at least"},
     {name = "max-nodes", type = "integer", min = 1, max = 4096, doc = "autoscaling: at most"},
+    {name = "shares", type = "string", value = "FILE", doc = "weights and limits of persons (the column `user`)"},
     {name = "seed", type = "integer", min = 0, doc = "of policies that draw; 1"},
     {name = "each", doc = "with --json: completion time of each job too"},
     {name = "chart", type = "string", value = "FILE", doc = "write charts there, as SVG"},
@@ -78,7 +79,8 @@ local function record_of(context, workload, r)
     p50_s = r.jct:quantile(0.5), p90_s = r.jct:quantile(0.9), p99_s = r.jct:quantile(0.99), makespan_s = r.makespan,
     last_s = r.last, resizes = r.resizes, wait_s = r.wait:mean(), rho_mean = r.rho:mean(), rho_max = r.rho:max(),
     held_slot_hours = r.held_slot_hours, used_slot_hours = r.used_slot_hours, node_hours = r.node_hours,
-    decisions = r.decisions, decision_ms = r.decision_ms, faults = r.faults, by_app = {}}
+    decisions = r.decisions, decision_ms = r.decision_ms, faults = r.faults, persons = r.persons,
+    contended = r.contended, by_app = {}}
   for name, list in pairs(r.by_app) do record.by_app[name] = list:mean() end
   record.each = context.options.each and r.jobs or nil
   return record
@@ -128,7 +130,7 @@ function command.run(context)
   local records, charted = {}, {}
   local sim = require("tide.sim.jobs").new {profiles = folder, nodes = o.nodes, slots = o.slots, every = o.every,
     resize = resize, interference = o.interference, events = o.events, nodes_min = o.min_nodes or
-    (o.max_nodes and 1), nodes_max = o.max_nodes}
+    (o.max_nodes and 1), nodes_max = o.max_nodes, shares = o.shares}
   for _, policy in ipairs(policies) do
     for _, workload in ipairs(o.workload) do
       local r = sim:run {workload = workload, policy = policy, params = params, seed = o.seed}

@@ -40,7 +40,8 @@ contract.kind_names = {"scheduling", "scaling", "placement", "batching", "comm",
 ---Who provides a signal, for the message when it is missing.
 contract.signals = {
   ["job.request"] = "the controller of the cluster", ["job.attained"] = "the controller of the cluster",
-  ["job.resize"] = "the controller of the cluster", ["job.goodput"] = "the job's own fit of its throughput",
+  ["job.resize"] = "the controller of the cluster", ["job.person"] = "the controller of the cluster",
+  ["job.goodput"] = "the job's own fit of its throughput",
   ["job.oracle"] = "the job simulator, or a job's fits of its throughput and loss",
   ["job.progress"] = "the controller of the job", ["job.remaining"] = "the controller of the job",
   ["worker.speed"] = "workers that report `examples`",

@@ -22,7 +22,8 @@ function job.new(_, request)
   local self = setmetatable({
     id = e.id, name = e.name, submit = -e.age, request = e.request, slots = e.slots, nodes = e.nodes, counts = {},
     progress = 0, owed = 0, resizes = e.resizes, attained = e.attained or 0, used = 0, max = e.max, min = e.min,
-    sizes = e.sizes, weight = e.weight, preemptible = e.preemptible, started = e.slots > 0 or e.attained > 0,
+    sizes = e.sizes, weight = e.weight, person = e.person, memory = e.memory,
+    preemptible = e.preemptible, started = e.slots > 0 or e.attained > 0,
     entry = e, machines = request.machines, guessed = e.remaining == nil, epoch = 1, first_slot = 0,
     max_seen = e.max_seen or 0,
   }, job)
@@ -97,7 +98,8 @@ function job:place(places, _, resize)
   self.owed, self.started = changes and resize.live or resize.start, true
 end
 
----@param situation {view: string, policy?: {text: string, path: string, params: string}} of the keeper of runs
+---@param situation {view: string, shares?: table, used?: table,
+---  policy?: {text: string, path: string, params: string}} of the keeper of runs
 ---@param o? {name?: string, slots?: integer} the run of that name has this number of slots from now on
 ---@return {name: string, ends_s: number, guessed: boolean, slots: integer}[]|nil in order of submission, table? err
 function forecast.run(situation, o)
@@ -133,7 +135,8 @@ function forecast.run(situation, o)
   local cost <const> = math.ceil(resize_s)
   local ok, result = pcall(function()
     local w <const> = world.new({nodes = 0, slots = 1, machines = machines, every = every, events = true,
-      interference = 0, resize = {start = cost, live = cost}, nodes_min = #machines, nodes_max = #machines}, requests,
+      interference = 0, shares = situation.shares, used = situation.used,
+      resize = {start = cost, live = cost}, nodes_min = #machines, nodes_max = #machines}, requests,
       policy, 1)
     w:run()
     return w

@@ -9,21 +9,26 @@ local core = require "tide.core"
 local errors = require "tide.errors"
 local Host = require "tide.policy.host"
 local journal = require "tide.policy.journal"
+local ledger = require "tide.scheduler.ledger"
 local live = require "tide.policy.live"
 local limits = require "tide.scheduler.limits"
 local models = require "tide.scheduler.models"
 local nodes = require "tide.scheduler.nodes"
 local placer = require "tide.policy.placer"
 local settle = require "tide.scheduler.settle"
+local shares = require "tide.scheduler.shares"
 local text = require "tide.text"
 
 local scheduler = {}
 scheduler.__index = scheduler
 
 local SEAT <const> = "seat/scheduling"
+local SHARES <const>, USED <const> = "shares/settings", "shares/used"
+local USED_S <const> = 30 -- what persons have used is recorded so often
+local NOBODY <const> = "?" -- the person of a run that has none
 local KEPT_BYTES <const> = 200 << 10
 local RESIZE_S <const> = 2 -- what a resize costs, until one was measured
-local SIGNALS <const> = {["job.request"] = true, ["job.attained"] = true, ["job.resize"] = true,
+local SIGNALS <const> = {["job.person"] = true, ["job.request"] = true, ["job.attained"] = true, ["job.resize"] = true,
                          ["job.goodput"] = true, ["job.progress"] = true, ["job.remaining"] = true,
                          ["job.oracle"] = true}
 
@@ -31,8 +36,12 @@ local SIGNALS <const> = {["job.request"] = true, ["job.attained"] = true, ["job.
 --- drop_target(r)
 ---@return table
 function scheduler.new(keeper)
+  local kept <const> = core.control_list "shares/" or {}
+  local settings <const> = kept[SHARES] and core.decode(kept[SHARES]) or nil
+  local used <const> = kept[USED] and core.decode(kept[USED]) or nil
   return setmetatable({keeper = keeper, since = core.now(), nodes = nodes.new(), sampled_at = -math.huge,
-                       counted_at = core.now(), cost = {sum = 0, count = 0}}, scheduler)
+                       counted_at = core.now(), cost = {sum = 0, count = 0}, ledger = ledger.new(),
+                       shares = shares.new(settings, used, core.wall()), used_kept_at = core.now()}, scheduler)
 end
 
 ---@return boolean whether a policy decides about slots
@@ -128,6 +137,7 @@ local function job_entry(self, r, total, want)
              weight = l.weight or 1, min = min, max = max, sizes = l.sizes, slots = scheduler.count(ids), nodes = ids,
              resizes = r.resizes or 0, resize_s = self:resize_cost(r)}
   if e.slots > 0 and is_fixed(r) then e.preemptible = false end
+  if want["job.person"] then e.person, e.memory = r.user or NOBODY, r.memory end
   if want["job.request"] then
     e.request = {slots = math.max(math.min(r.slots or l.max or total, max), min), batch = (r.model or {}).batch_start}
   end
@@ -144,6 +154,9 @@ function scheduler:view(needs)
   local list <const>, total <const> = node_entries(self, subjects)
   local view = {nodes = list, slots = total, jobs = {}, age = {}}
   for i, r in ipairs(subjects) do view.jobs[i] = job_entry(self, r, total, want) end
+  if want["job.person"] then
+    view.half_life_s, view.persons = self.shares.settings.half_life_s, self.shares:persons(view.jobs, core.wall())
+  end
   if self.pool then self.pool:fill(view) end
   return view
 end
@@ -422,12 +435,75 @@ local function count_service(self)
   local now <const> = core.now()
   local dt <const> = now - self.counted_at
   self.counted_at = now
+  local charges = {}
   for _, r in ipairs(self.keeper.ordered()) do
     if r.grant and not r.private and not self.keeper.ended[r.state] then
-      local slots <const> = scheduler.count(r.grant)
+      local slots <const>, person <const> = scheduler.count(r.grant), r.user or NOBODY
       r.attained, r.most = (r.attained or 0) + dt * slots, math.max(r.most or 0, slots)
+      charges[person] = (charges[person] or 0) + dt * slots
+      self.ledger:add(person, r.name, dt * slots)
     end
   end
+  self.shares:charge(charges, core.wall())
+  self.ledger:keep()
+  if next(charges) and now - self.used_kept_at >= USED_S then
+    self.used_kept_at = now
+    core.fiber(core.control_put, USED, core.encode(self.shares:export()))
+  end
+end
+
+---- persons --------------------------------------------------------------------------------------------------------
+
+---Other shares of persons, from now on; `false`: none.
+---@param given table|false as a file of shares has them
+---@return true|nil, table? err
+function scheduler:set_shares(given)
+  local settings <const>, err = shares.check(given or {})
+  if not settings then return nil, err end
+  local ok <const>, unsaved = core.control_put(SHARES, given and core.encode(settings) or nil)
+  if not ok then return nil, unsaved end
+  self.shares.settings = settings
+  if self.host then self.host:event("submit", 0) end
+  return true
+end
+
+-- Slots, runs and caps of memory of the runs of a person that have slots, but for one.
+local function held_by(self, person, but)
+  local held = {slots = 0, runs = 0, memory = 0}
+  for _, r in ipairs(self.keeper.ordered()) do
+    if r ~= but and not r.private and r.grant and (r.user or NOBODY) == person then
+      held.slots, held.runs = held.slots + scheduler.count(r.grant), held.runs + 1
+      held.memory = held.memory + (r.memory or 0)
+    end
+  end
+  return held
+end
+
+---Why the limits of its person keep a run without a policy from its slots; nil: they do not.
+---@param r table record
+---@param slots integer that it would get
+---@return string|nil
+function scheduler:held_back(r, slots)
+  local person <const> = r.user or NOBODY
+  return self.shares:refuses(person, held_by(self, person, r), {slots = slots, memory = r.memory})
+end
+
+---What `tide shares` prints.
+---@return {half_life_s: number, persons: table[]}
+function scheduler:show_shares()
+  local jobs = {}
+  for name in pairs(self.shares.settings.persons) do jobs[#jobs + 1] = {person = name} end
+  for name in pairs(self.shares.by) do jobs[#jobs + 1] = {person = name} end
+  for _, r in ipairs(self.keeper.ordered()) do
+    if r.grant and not r.private then jobs[#jobs + 1] = {person = r.user or NOBODY} end
+  end
+  local persons <const>, used = self.shares:persons(jobs, core.wall()), 0
+  for _, p in ipairs(persons) do used = used + p.used end
+  for _, p in ipairs(persons) do
+    local held <const> = held_by(self, p.name)
+    p.slots, p.runs, p.part = held.slots, held.runs, used > 0 and p.used / used or 0
+  end
+  return {half_life_s = self.shares.settings.half_life_s, persons = persons}
 end
 
 ---Called by the keeper again and again.
@@ -449,7 +525,9 @@ end
 function scheduler:situation()
   local seat <const> = self.host and self.host:seat "scheduling"
   local view <const> = self:view(text.sorted_keys(SIGNALS))
-  return {view = core.plain_encode(view), policy = seat and {text = seat.current.text, path = seat.current.path,
+  return {view = core.plain_encode(view), shares = self.shares.settings,
+    used = {at = 0, by = self.shares:export().by},
+    policy = seat and {text = seat.current.text, path = seat.current.path,
     params = core.plain_encode(seat.current.params)} or nil}
 end
 

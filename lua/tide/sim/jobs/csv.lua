@@ -27,7 +27,9 @@ local function header(path, line, columns)
   local at, count = {}, 0
   for i, name in ipairs(split(line)) do at[name], count = i, i end
   for _, column in ipairs(columns) do
-    if not at[column.name] then csv.fail(path, 1, ("the column `%s` is missing"):format(column.name)) end
+    if not at[column.name] and not column.optional then
+      csv.fail(path, 1, ("the column `%s` is missing"):format(column.name))
+    end
   end
   return at, count
 end
@@ -46,7 +48,7 @@ end
 
 ---Reads a file; raises what is wrong with it.
 ---@param path string
----@param columns {name: string, text?: boolean}[] those that are wanted; others may be there
+---@param columns {name: string, text?: boolean, optional?: boolean}[] those that are read; others may be there
 ---@return table<string, any[]> columns by name, and `line`, where each row stands
 function csv.read(path, columns)
   local file, why = open(path, "rb")
@@ -57,7 +59,6 @@ function csv.read(path, columns)
   all = all:gsub("^\xef\xbb\xbf", "")
   if not all:find "%S" then csv.fail(path, 1, "the file has no rows") end
   local out = {line = {}}
-  for _, column in ipairs(columns) do out[column.name] = {} end
   local at, width
   local line = 0
   for text in (all:sub(-1) == "\n" and all or all .. "\n"):gmatch "([^\n]*)\n" do
@@ -65,6 +66,7 @@ function csv.read(path, columns)
     text = text:gsub("\r$", "")
     if not at then
       at, width = header(path, text, columns)
+      for _, column in ipairs(columns) do out[column.name] = at[column.name] and {} end
     elseif text:find "%S" then
       local words = split(text)
       if #words ~= width then
@@ -72,7 +74,7 @@ function csv.read(path, columns)
       end
       for _, column in ipairs(columns) do
         local list = out[column.name]
-        list[#list + 1] = value_of(path, line, column, words[at[column.name]])
+        if list then list[#list + 1] = value_of(path, line, column, words[at[column.name]]) end
       end
       out.line[#out.line + 1] = line
     end

@@ -18,11 +18,12 @@ local jobs = {charts = report.charts}
 ---@field events? boolean decisions when something happens too
 ---@field nodes_min? integer autoscaling between these
 ---@field nodes_max? integer
+---@field shares? string path of a file of persons' shares
 ---@field node_start? number seconds until a node that was ordered is there; 120
 local FIELDS <const> = {
   profiles = "string", nodes = "integer", slots = "integer", every = "number", resize = "resize",
   interference = "number",
-  events = "boolean", nodes_min = "integer", nodes_max = "integer", node_start = "number",
+  events = "boolean", nodes_min = "integer", nodes_max = "integer", node_start = "number", shares = "string",
 }
 local RUN_FIELDS <const> = {workload = true, policy = true, params = true, seed = true}
 
@@ -50,6 +51,15 @@ local function resize_of(value)
     if math.tointeger(v) == nil or v < 0 or v > 86400 then fail "`resize` must be whole seconds, up to a day" end
   end
   return {start = math.tointeger(value.start or 30), live = math.tointeger(value.live or 30)}
+end
+
+local function shares_of(path)
+  local content <const>, unread = require("tide.core").file_read(path)
+  if not content then error(errors.from(unread), 0) end
+  local shares <const> = require "tide.scheduler.shares"
+  local given <const>, err = shares.read(content, path)
+  if not given then error(err, 0) end
+  return shares.check(given)
 end
 
 local simulator = {}
@@ -83,6 +93,7 @@ function jobs.new(o)
   local own = {nodes = nodes, slots = o.slots or 4, every = math.tointeger(every), resize = resize_of(o.resize),
     interference = o.interference or 0, events = o.events or false, nodes_min = o.nodes_min or nodes,
     nodes_max = o.nodes_max or nodes, node_start = o.node_start or 120}
+  if o.shares then own.shares = shares_of(o.shares) end
   if own.nodes_min > own.nodes_max then fail "`nodes_min` is above `nodes_max`" end
   if nodes < own.nodes_min or nodes > own.nodes_max then fail "`nodes` must be between nodes_min and nodes_max" end
   return setmetatable({o = own, profiles = profiles.open(o.profiles)}, simulator)

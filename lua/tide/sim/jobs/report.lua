@@ -81,7 +81,7 @@ end
 ---@param world table of tide.sim.jobs.world, at its end
 ---@return table result
 function report.of(world)
-  local jct, waits, by_app, jobs = {}, {}, {}, {}
+  local jct, waits, by_app, jobs, persons = {}, {}, {}, {}, {}
   local last, resizes, held, used = 0, 0, 0, 0
   for i, job in ipairs(world.jobs) do
     jct[i], waits[i] = job.ended - job.submit, job.first_slot - job.submit
@@ -89,14 +89,19 @@ function report.of(world)
     table.insert(by_app[job.app.name], jct[i])
     last, resizes = math.max(last, job.ended), resizes + job.resizes
     held, used = held + job.attained, used + job.used
-    jobs[i] = {name = job.name, submit = job.submit, jct = jct[i], wait = waits[i], resizes = job.resizes,
+    persons[job.person] = (persons[job.person] or 0) + job.attained / 3600
+    jobs[i] = {name = job.name, person = job.person, submit = job.submit, jct = jct[i], wait = waits[i],
+               resizes = job.resizes,
                slot_seconds = job.attained}
   end
   for _, list in pairs(by_app) do report.numbers(list) end
+  local contended = {}
+  for person, seconds in pairs(world.contended) do contended[person] = seconds / 3600 end
   local first = math.huge
   for _, job in ipairs(world.jobs) do first = math.min(first, job.submit) end
   local rho
-  local result = {jct = report.numbers(jct), wait = report.numbers(waits), by_app = by_app, jobs = jobs, last = last,
+  local result = {jct = report.numbers(jct), wait = report.numbers(waits), by_app = by_app, jobs = jobs,
+    persons = persons, contended = contended, last = last,
     makespan = last - first, resizes = resizes / #world.jobs, held_slot_hours = held / 3600,
     used_slot_hours = used / 3600, node_hours = world.node_seconds / 3600, decisions = world.decisions,
     decision_ms = world.decision_s / math.max(world.decisions, 1) * 1000, unfit = world.unfit, faults = world.faults,

@@ -1,11 +1,12 @@
--- Workloads: who submits what when. `name,time,application,num_replicas,batch_size`, checked against the profiles.
+-- Workloads: who submits what when. `name,time,application,num_replicas,batch_size`, checked against the profiles; a
+-- column `user` names the person of each job.
 local csv = require "tide.sim.jobs.csv"
 
 local trace = {}
 
 local COLUMNS <const> = {
   {name = "name", text = true}, {name = "time"}, {name = "application", text = true}, {name = "num_replicas"},
-  {name = "batch_size"},
+  {name = "batch_size"}, {name = "user", text = true, optional = true},
 }
 
 local function check(path, line, r, app, slots)
@@ -35,6 +36,7 @@ end
 ---@field app table
 ---@field slots integer
 ---@field batch integer
+---@field person string
 
 ---@param path string
 ---@param profiles table of tide.sim.jobs.profiles
@@ -51,7 +53,7 @@ function trace.read(path, profiles, slots)
     if seen[r.name] then csv.fail(path, line, ("a second job is called `%s`"):format(r.name)) end
     seen[r.name] = true
     list[i] = {name = r.name, time = r.time, app = app, slots = math.tointeger(r.num_replicas),
-               batch = math.tointeger(r.batch_size)}
+               batch = math.tointeger(r.batch_size), person = t.user and t.user[i] or "user"}
   end
   return list
 end

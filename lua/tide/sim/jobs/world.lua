@@ -8,13 +8,14 @@ local Host = require "tide.policy.host"
 local Job = require "tide.sim.jobs.job"
 local placer = require "tide.policy.placer"
 local report = require "tide.sim.jobs.report"
+local shares = require "tide.scheduler.shares"
 
 local world = {}
 world.__index = world
 
 local IDLE_MOST <const> = 1000 -- decisions in a row that leave every job waiting, before it is an error
-local SIGNALS <const> = {"job.request", "job.attained", "job.resize", "job.goodput", "job.progress", "job.remaining",
-                         "job.oracle"}
+local SIGNALS <const> = {"job.person", "job.request", "job.attained", "job.resize", "job.goodput", "job.progress",
+                         "job.remaining", "job.oracle"}
 
 ---@class tide.sim.jobs.world
 ---@field nodes integer
@@ -25,6 +26,8 @@ local SIGNALS <const> = {"job.request", "job.attained", "job.resize", "job.goodp
 ---@field events boolean decisions when something happens, and every `every` seconds
 ---@field nodes_min integer with autoscaling
 ---@field nodes_max integer
+---@field shares? tide.scheduler.share_settings of persons
+---@field used? {at: number, by: table<string, number>} what persons used before; see shares.new
 ---@field machines? table[] {id, slots, machine, state = "up"}: nodes that differ
 
 local function signal_set()
@@ -55,6 +58,7 @@ local function job_entry(self, job, want)
              nodes = job.nodes, min = job.min or 1, max = job.max, sizes = job.sizes, resizes = job.resizes,
              resize_s = self.o.resize.live}
   if job.preemptible == false and job.slots > 0 then e.preemptible = false end
+  if want["job.person"] then e.person, e.memory = job.person, job.memory end
   if want["job.request"] then e.request = {slots = job.request.slots, batch = job.request.batch} end
   if want["job.attained"] then e.attained = job.attained end
   if want["job.goodput"] then
@@ -75,6 +79,9 @@ function world:snapshot(_, _, needs)
   local view = {nodes = node_entries(self), jobs = {}, age = {}, slots = 0}
   for _, node in ipairs(view.nodes) do view.slots = view.slots + (node.state == "up" and node.slots or 0) end
   for i, job in ipairs(self.active) do view.jobs[i] = job_entry(self, job, want) end
+  if want["job.person"] then
+    view.half_life_s, view.persons = self.shares.settings.half_life_s, self.shares:persons(self.active, self.now)
+  end
   if self.o.nodes_max > self.o.nodes_min then
     view.nodes_min, view.nodes_max = self.o.nodes_min, self.o.nodes_max
   end
@@ -192,19 +199,33 @@ local function interference(self)
   return slowed
 end
 
+-- Slot seconds by person while every person of the trace has jobs that could take more: there shares can be told from
+-- demand.
+local function count_contended(self, charges)
+  local wants = {}
+  for _, job in ipairs(self.active) do wants[job.person] = wants[job.person] or job.slots < job.max end
+  for _, job in ipairs(self.jobs) do
+    if not wants[job.person] then return end
+  end
+  for person, seconds in pairs(charges) do self.contended[person] = (self.contended[person] or 0) + seconds end
+end
+
 local function advance(self, dt)
   local slowed = interference(self)
-  local held, efficiency, running = 0, 0, 0
+  local held, efficiency, running, charges = 0, 0, 0, {}
   if self.begun then self.node_seconds = self.node_seconds + dt * #self.machines end
   for _, job in ipairs(self.active) do
     if job.slots > 0 then
       held, running = held + job.slots, running + 1
+      charges[job.person] = (charges[job.person] or 0) + job.slots * dt
       job:advance(self.now, dt, slowed[job.id] or 0)
       efficiency = efficiency + (job.efficiency or 1)
     end
   end
   self.job_seconds = self.job_seconds + #self.active * dt
   self.now = self.now + dt
+  self.shares:charge(charges, self.now)
+  count_contended(self, charges)
   if running > 0 or #self.active > 0 then
     report.sample(self.curve, self.now, #self.active, held, #self.machines * self.o.slots,
       running > 0 and efficiency / running or nil)
@@ -295,7 +316,8 @@ function world.new(o, requests, policy, seed)
   local self = setmetatable({o = o, now = 0, jobs = {}, active = {}, machines = {}, ordered = {},
     curve = report.curve(),
     left = #requests, unfit = 0, decisions = 0, decision_s = 0, idle = 0, job_seconds = 0, node_seconds = 0, faults = 0,
-    last_node = o.nodes}, world)
+    contended = {}, last_node = o.nodes}, world)
+  self.shares = shares.new(o.shares, o.used, 0)
   for i = 1, o.nodes do self.machines[i] = {id = i, state = "up"} end
   if o.machines then self.machines = o.machines end -- those of a cluster that goes on
   self.host = Host.new {seed = seed, timed = false, driver = {

@@ -1,0 +1,61 @@
+#!/bin/bash
+# Shares of persons on a running cluster: limits without a policy, shares changed live, and slot hours by week and run.
+. "$(dirname "$0")/harness.sh"
+export TIDE_CLUSTER=lab
+me=$(id -un)
+
+cat >long.lua <<'LUA'
+local tide = require "tide"
+local job = tide.job {name = "long", worker = function(w)
+  while not w:stopping() do tide.sleep(0.05) w:report {examples = 1} end
+end}
+tide.main(function()
+  local cluster <close> = tide.cluster {}
+  local run = cluster:start(job)
+  run:wait()
+end)
+LUA
+echo "return {half_life = '1h', persons = {['$me'] = {weight = 2, slots = 2}}}" >shares.lua
+
+run 0 up lab -n 1 -w 3
+for pid in $(cut -d' ' -f1 "$XDG_RUNTIME_DIR/tide/lab/pids"); do started+=("$pid"); done
+run 0 shares
+says err.txt 'no person has had slots yet'
+echo "return {persons = {['$me'] = {wieght = 2}}}" >bad.lua
+run 2 shares set bad.lua
+says err.txt 'T0113.*has no field `wieght`'
+says err.txt 'did you mean `weight`'
+run 1 shares set missing.lua
+run 2 shares set
+run 2 shares dance
+run 0 shares set shares.lua
+
+# Without a policy its person's limit keeps a run waiting, though a slot is free; with other shares it starts.
+run 0 submit --slots 2 long.lua
+run 0 submit --slots 1 long.lua
+is() { "$TIDE" jobs -a --json </dev/null 2>/dev/null | grep "\"name\":\"$1\"" | grep -q "\"state\":\"$2\""; }
+wait_for 20 is long-1 running
+wait_for 10 is long-2 queued
+run 0 jobs --json
+says out.txt "$me has 2 of at most 2 slots, and this run takes 1"
+run 0 shares
+says out.txt "^$me +- +2 +0 +2 +2 +1 "
+run 0 shares clear
+wait_for 20 is long-2 running
+
+# Under the policy: what each has is said with the person's share.
+run 0 shares set shares.lua
+run 0 policy swap scheduling/fair
+run 0 policy history scheduling
+says out.txt "^by +$me$"
+run 0 shares --json
+says out.txt '"half_life_s":3600'
+run 0 job stop long-1
+run 0 job stop long-2
+wait_for 20 is long-2 stopped
+run 0 accounts --by run
+says out.txt "^[0-9]{4}-W[0-9]{2} +$me +long-1 +1 +0\.00[1-9]"
+run 0 accounts
+says out.txt "^[0-9]{4}-W[0-9]{2} +$me +- +2 +"
+run 0 down lab -y
+finish
