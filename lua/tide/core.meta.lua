@@ -40,6 +40,7 @@ function core.queue() end             --> {limit_bytes=, bytes=, most_bytes=, wa
 function core.ends(ids) end           --> true | nil, err: these members are about to end with their cluster: whoever of them goes has left, nobody takes its rows over; suspends until the controller has heard it, a second at most
 function core.leave() end             -- this node hands its slots on and leaves; its entry in members() says when it has
 function core.load() end              --> {messages=, keys=, busy_s=}: what this node's store has done for other nodes
+function core.slow() end              --> {{type=, role="io"|"control", count=, seconds=, longest_s=}, ...}: actors of these types held an I/O thread longer than the limit actor_slow_io, or the control thread longer than actor_slow_control
 function core.waited(id) end          --> seconds that this node has had operations under way to the store of another one
 function core.serve_cost(s) end       -- test aid: each key served to another node takes this node's store so much longer
 

@@ -214,6 +214,14 @@ struct watch_timers {
     uint32_t count;
 };
 
+/* What held an I/O or the control thread too long, by the actor's type (slow.c). */
+enum { SLOW_TYPES = 8 };
+struct slow {
+    uint64_t limit, lap;                  /* owner thread: TIDE_NEVER is none; when the clock was last read */
+    struct tide_slow_handler entries[SLOW_TYPES]; /* under slots_lock */
+    unsigned count;
+};
+
 struct trace;
 struct scheduler {
     struct message stops[STOP_CLOSE + 1]; /* by phase: no lack of memory keeps a node from its end */
@@ -256,6 +264,7 @@ struct scheduler {
     struct tide_lock slots_lock;
     struct actor **chunks;
     uint32_t slot_count, free_slot;
+    struct slow slow;
 
     /* any thread, atomic */
     _Alignas(64) _Atomic(struct message *) inbox;
@@ -300,6 +309,26 @@ struct tide_system {
         uint64_t count; /* of all that ever were */
     } events;
 };
+
+/* ---- slow.c, owner thread ---- */
+void slow_init(struct scheduler *s);
+void slow_found(struct scheduler *s, const char *type, uint64_t ns);
+/* What runs next is measured from here on. */
+static inline void slow_begin(struct scheduler *s) {
+    if (s->slow.limit != TIDE_NEVER) {
+        s->slow.lap = tide_port_now(s->system->port);
+    }
+}
+/* An actor of the type has had the thread since then. */
+static inline void slow_lap(struct scheduler *s, const char *type) {
+    if (s->slow.limit != TIDE_NEVER) {
+        const uint64_t now = tide_port_now(s->system->port);
+        if (TIDE_UNLIKELY(now - s->slow.lap > s->slow.limit)) {
+            slow_found(s, type, now - s->slow.lap);
+        }
+        s->slow.lap = now;
+    }
+}
 
 extern _Thread_local struct scheduler *tide__scheduler; /* whose code runs on this thread; NULL outside */
 

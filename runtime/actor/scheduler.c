@@ -389,6 +389,7 @@ static void handle_one(struct scheduler *s, struct actor *actor, struct message 
     }
     message_destroy(m);
     mailbox_handled(actor, bytes);
+    slow_lap(s, actor->type);
     if (rc < 0) {
         actor_end(s, actor, rc, tide_error_message());
     } else if (actor->exiting) {
@@ -458,6 +459,7 @@ static void run_fibers(struct scheduler *s, struct actor *actor, uint64_t id) {
         }
         bool stop = fiber == last;
         fiber_resume(s, fiber);
+        slow_lap(s, actor->type);
         if (fiber->ended) {
             fiber_over(s, actor, fiber);
         }
@@ -517,6 +519,7 @@ static void run_actors(struct scheduler *s) {
             const bool others_first = s->yielded && TIDE_BUGGIFY(yield_ends_turn); /* threads of the simulator */
             s->yielded = false;
             drain_inbox(s);
+            slow_begin(s);
             if (others_first || is_over_budget(s)) {
                 return;
             }
@@ -553,6 +556,7 @@ uint64_t scheduler_turn(void *arg) {
     const bool worked = scheduler_pending(s) || s->run_head || (s->heap_size > 0 && s->heap[1]->when <= s->now);
     drain_inbox(s);
     timers_fire(s, s->now);
+    slow_begin(s);
     run_actors(s);
     uint64_t next = end_of_turn(s);
     if (TIDE_WATCHED) {
@@ -573,6 +577,7 @@ int scheduler_create(struct tide_system *system, unsigned index, enum tide_role 
     s->system = system;
     s->index = (uint8_t)index;
     s->role = (uint8_t)role;
+    slow_init(s);
     s->slot_count = 1; /* index 0 is nobody */
     context_init_thread(&s->main_context);
     s->chunks = tide_map(SLOT_CHUNKS_MAX * sizeof(struct actor *), false);

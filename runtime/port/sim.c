@@ -212,6 +212,7 @@ static void run_turn(struct tide_sim *sim, struct tide_executor *e) {
     tide__sim_fold(sim, &event, 0, 0);
     e->in_turn = true;
     e->woken = false;
+    const uint64_t outer = sim->charged; /* of the turn that lets this one run (sim_interleave) */
     sim->charged = 0;
     struct sim_node *before = tide__sim_memory_enter(e->node);
     const char *served = tide__watch_thread(e->options.serves);
@@ -222,6 +223,7 @@ static void run_turn(struct tide_sim *sim, struct tide_executor *e) {
     e->busy_until = sim->now + sim->charged + tide__sim_charged(e) +
                     (uint64_t)((double)sim->options.turn_cost_ns * e->node->slowness);
     e->charged = 0;
+    sim->charged = outer;
     next = next != 0 ? tide__sim_clock_due(e->node, next) : 0;
     bool again = next == 0 || (e->options.pending ? e->options.pending(e->options.arg) : e->woken);
     if (again) {

@@ -440,8 +440,9 @@ static int core_links(lua_State *L) {
     return 1;
 }
 
+static const char *const roles[] = {"io", "compute", "control", "disk", "exchange"};
+
 static void push_actor(lua_State *L, const struct tide_actor_info *info, uint64_t now) {
-    static const char *const roles[] = {"io", "compute", "control", "disk", "exchange"};
     lua_createtable(L, 0, 12);
     tide__lua_push_address(L, info->address);
     lua_setfield(L, -2, "address");
@@ -559,6 +560,24 @@ static int core_load(lua_State *L) {
     tide__lua_set_integer(L, "keys", load.keys);
     lua_pushnumber(L, (double)load.busy_ns * 1e-9);
     lua_setfield(L, -2, "busy_s");
+    return 1;
+}
+
+/* core.slow() -> {{type=, role=, count=, seconds=, longest_s=}, ...}: what held a thread that serves others too long */
+static int core_slow(lua_State *L) {
+    struct tide_lua *host = tide__lua_host(L);
+    struct tide_slow_handler slow[64];
+    const size_t count = host->node ? tide_slow_handlers(host->node, slow, TIDE_COUNT(slow)) : 0;
+    lua_createtable(L, (int)count, 0);
+    for (size_t i = 0; i < count; i++) {
+        lua_createtable(L, 0, 5);
+        set_text(L, "type", slow[i].type);
+        set_text(L, "role", roles[slow[i].role]);
+        tide__lua_set_integer(L, "count", slow[i].count);
+        tide__lua_set_number(L, "seconds", (double)slow[i].total_ns * 1e-9);
+        tide__lua_set_number(L, "longest_s", (double)slow[i].longest_ns * 1e-9);
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
     return 1;
 }
 
@@ -756,6 +775,7 @@ void tide__lua_open_node(lua_State *L) {
         {"memory", core_memory},
         {"load", core_load},
         {"waited", core_waited},
+        {"slow", core_slow},
         {"serve_cost", core_serve_cost},
         {"leave", core_leave},
         {"ends", core_ends},

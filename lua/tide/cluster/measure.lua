@@ -79,7 +79,7 @@ end
 ---@return tide.node_figures
 function measure.node()
   local out = {now = core.now(), wall = core.wall(), rss_bytes = core.rss(), memory = core.memory(),
-               queue = core.queue(), tables = {}, links = core.links(), waited = {}}
+               queue = core.queue(), tables = {}, links = core.links(), waited = {}, slow = core.slow()}
   add_machine(out)
   local open, by_type
   out.actors, open, by_type = of_actors()

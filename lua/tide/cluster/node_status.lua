@@ -10,7 +10,7 @@ function ops.status()
   local tables = {}
   for _, stats in ipairs(core.tables() or {}) do tables[stats.name] = stats end
   return {node = core.node(), tables = tables, links = core.links(), actors = core.actors(), rss_bytes = core.rss(),
-          queue = core.queue(), memory = core.memory(), now = core.now()}
+          queue = core.queue(), memory = core.memory(), slow = core.slow(), now = core.now()}
 end
 
 ---All that metrics are made of: {data = encoded figures of this node}.

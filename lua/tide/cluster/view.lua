@@ -153,7 +153,7 @@ end
 ---Everything, in one round of questions. Call it attached.
 ---@param context tide.context
 ---@param client table
----@return table? view {cluster, view, nodes, tables, table_parts, actors, links}
+---@return table? view {cluster, view, nodes, tables, table_parts, actors, links, slow}
 ---@return tide.error? err
 function cluster_view.collect(context, client)
   local core <const> = context.core
@@ -163,7 +163,7 @@ function cluster_view.collect(context, client)
   local mine <const> = core.node() or {}
   local by_member, names = {}, {} -- by id: a node that is gone may have had the name of one that lives
   for _, row in ipairs(rows) do by_member[row.id or row.name] = row end
-  local out = {cluster = mine.cluster, view = members.view, nodes = {}, table_parts = {}, actors = {}, links = {}}
+  local out = {cluster = mine.cluster, view = members.view, nodes = {}, table_parts = {}, actors = {}, links = {}, slow = {}}
   for _, member in ipairs(members) do names[member.id] = member.name end
   for _, member in ipairs(members) do
     local row <const> = by_member[member.id] or by_member[member.name]
@@ -172,6 +172,7 @@ function cluster_view.collect(context, client)
     add_records(out.table_parts, table_records(answer.tables), member.name)
     add_records(out.actors, answer.actors, member.name)
     add_records(out.links, answer.links, member.name)
+    add_records(out.slow, answer.slow, member.name)
   end
   for _, part in ipairs(out.table_parts) do part.local_share = local_share(part) end
   for _, link in ipairs(out.links) do link.peer_name = names[link.peer] end

@@ -36,6 +36,20 @@ local TABLE_COLUMNS <const> = {
   {key = "bytes_out", title = "wire out", format = "size"},
 }
 
+-- The few that held a thread longest.
+local SLOW_ROWS <const> = 5
+local SLOW_COLUMNS <const> = {
+  {key = "node", title = "slow on"}, {key = "role", title = "thread"}, {key = "type", title = "actor"},
+  {key = "count", title = "times"}, {key = "longest_s", title = "longest", format = "duration"},
+  {key = "seconds", title = "in all", format = "duration"},
+}
+
+local function slowest_first(view)
+  local rows <const> = table.move(view.slow, 1, #view.slow, 1, {})
+  table.sort(rows, function(a, b) return a.longest_s > b.longest_s end)
+  return table.move(rows, 1, SLOW_ROWS, 1, {})
+end
+
 local function print_for_people(context, view)
   local o <const> = {
     width = context.terminal.width, unicode = context.terminal.utf8, color = context:colored "stdout",
@@ -49,6 +63,10 @@ local function print_for_people(context, view)
     context:print ""
     context:print(table.concat(table_view.lines(view.tables, TABLE_COLUMNS, o), "\n"))
   end
+  if #view.slow > 0 then
+    context:print ""
+    context:print(table.concat(table_view.lines(slowest_first(view), SLOW_COLUMNS, o), "\n"))
+  end
   for i, finding in ipairs(view.findings) do
     if i == 1 then context:print "" end
     context:print(text.clean(("%s: %s"):format(finding.run, finding.sentence)))
@@ -59,6 +77,9 @@ local function print_plain(context, view)
   context:print(table.concat({"cluster", text.clean(view.cluster or ""), tostring(view.view or "")}, "\t"))
   for _, line in ipairs(table_view.plain_lines(view.nodes, NODE_COLUMNS)) do context:print("node\t" .. line) end
   for _, line in ipairs(table_view.plain_lines(view.tables, TABLE_COLUMNS)) do context:print("table\t" .. line) end
+  for _, line in ipairs(table_view.plain_lines(slowest_first(view), SLOW_COLUMNS)) do
+    context:print("slow\t" .. line)
+  end
   for _, finding in ipairs(view.findings) do
     context:print(table.concat({"run", text.clean(finding.run), finding.cause, text.clean(finding.sentence)}, "\t"))
   end
@@ -90,7 +111,7 @@ return {
     if not view then return nil, err end
     if context.json then
       context:print(json.object({schema = "tide.status/1", cluster = view.cluster, view = view.view},
-        {nodes = view.nodes, tables = view.tables, runs = view.findings}))
+        {nodes = view.nodes, tables = view.tables, slow = view.slow, runs = view.findings}))
     elseif context.plain then
       print_plain(context, view)
     else

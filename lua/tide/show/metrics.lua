@@ -5,6 +5,8 @@
 -- Names: base units (seconds, bytes), `_total` for what only grows, labels for what is of the same kind. No label has
 -- an actor, a key or anything else without a bound. A counter begins anew with its process; sums over actors also fall
 -- when an actor ends, which Prometheus takes for a new beginning.
+local text = require "tide.text"
+
 local metrics = {}
 
 local WORKERS_MAX <const> = 256 -- of a run in text; all are in the snapshot
@@ -44,6 +46,21 @@ end
 function SCOPES.actors(s, f)
   counted(s, function(node)
     for _, sum in ipairs(node.actors) do f(sum, {node = node.name, type = sum.type}) end
+  end)
+end
+
+-- One for all threads of a role.
+function SCOPES.slow(s, f)
+  counted(s, function(node)
+    local sums <const> = {}
+    for _, entry in ipairs(node.slow or {}) do
+      local key <const> = entry.role .. "\0" .. entry.type
+      local sum <const> = sums[key] or {role = entry.role, type = entry.type, count = 0, seconds = 0}
+      sums[key], sum.count, sum.seconds = sum, sum.count + entry.count, sum.seconds + entry.seconds
+    end
+    for _, key in ipairs(text.sorted_keys(sums)) do
+      f(sums[key], {node = node.name, thread = sums[key].role, type = sums[key].type})
+    end
   end)
 end
 
@@ -132,6 +149,7 @@ function SCOPES.seat_policy(s, f)
 end
 
 local LABELS <const> = {
+  slow = {"node", "thread", "type"},
   cluster = {}, member = {"node"}, node = {"node"}, actors = {"node", "type"}, link = {"node", "peer"},
   home = {"node", "home"}, table = {"node", "table"}, table_where = {"node", "table", "where"},
   table_operation = {"node", "table", "operation"}, run = {"run", "job"}, run_state = {"run", "job", "state"},
@@ -233,6 +251,10 @@ counter("actors", "messages_handled", "Messages that actors of the type have han
 counter("actors", "messages_refused", "Messages that they have refused: unknown, malformed, or without the right.",
   field "refused")
 counter("actors", "handling_seconds", "Time they have spent on them.", field "handling_s")
+
+counter("slow", "slow_handlers", "Times that actors of the type held an I/O thread or the control thread too long.",
+  field "count")
+counter("slow", "slow_handler_seconds", "Time that these took.", field "seconds")
 
 gauge("link", "link_up", "1 when the node is connected to the peer.", function(link) return link.up and 1 or 0 end)
 counter("link", "link_sent_bytes", "Bytes sent to the peer.", field "bytes_out")

@@ -361,6 +361,16 @@ struct tide_actor_info {
 /* Fills up to `limit` entries; returns how many actors there are. Any thread. */
 size_t tide_actors(struct tide_node *node, struct tide_actor_info *out, size_t limit);
 
+/* How often actors of a type have held an I/O thread (of tables: the store's) longer than 50 us, or the control thread
+ * longer than 100 ms, with one message or between two waits of a fiber. Time of other processes counts. */
+struct tide_slow_handler {
+    char type[24];
+    uint8_t role;
+    uint64_t count, total_ns, longest_ns;
+};
+/* Fills up to `limit` entries and returns how many; a thread has at most 8. Any thread. */
+size_t tide_slow_handlers(struct tide_node *node, struct tide_slow_handler *out, size_t limit);
+
 #ifdef __cplusplus
 }
 #endif
