@@ -217,7 +217,7 @@ struct watch_timers {
 /* What held an I/O or the control thread too long, by the actor's type (slow.c). */
 enum { SLOW_TYPES = 8 };
 struct slow {
-    uint64_t limit, lap;                  /* owner thread: TIDE_NEVER is none; when the clock was last read */
+    uint64_t limit, lap;                          /* owner thread: TIDE_NEVER is none; when the clock was last read */
     struct tide_slow_handler entries[SLOW_TYPES]; /* under slots_lock */
     unsigned count;
 };

@@ -314,6 +314,7 @@ int tide__real_process_start(struct tide_executor *e, const struct tide_process_
     if (!options->argv || !options->argv[0]) {
         return tide_fail(TIDE_EINVAL, "starting a process: no program named");
     }
+    tide__watch_blocks("start of", options->argv[0]);
     struct tide_process *p = tide_alloc_zero(1, sizeof *p);
     if (!p) {
         return TIDE_ENOMEM;

@@ -26,6 +26,9 @@ static void child_leave(struct child *child) {
     }
 }
 
+/* To start a process takes milliseconds, which the I/O thread does not have. */
+static const enum tide_role child_thread = TIDE_ROLE_CONTROL;
+
 static void child_ended(void *arg, int status, int signal) {
     struct child *child = arg;
     child->status = status;
@@ -71,7 +74,7 @@ static void start_work(void *arg) {
                                      .arg = child};
     atomic_fetch_add_explicit(&child->holders, 1, memory_order_relaxed);
     struct tide_process *process = NULL;
-    start->code = child->port->ops->process_start(tide_system_executor(start->system, TIDE_ROLE_IO, 0), &o, &process);
+    start->code = child->port->ops->process_start(tide_system_executor(start->system, child_thread, 0), &o, &process);
     if (start->code < 0) {
         (void)snprintf(start->reason, sizeof start->reason, "%s", tide_error_message());
         child_leave(child);
@@ -155,7 +158,7 @@ static int core_process(lua_State *L) {
     }
     start->dies_with_parent = !survive;
     start->holds_input = input;
-    int code = tide_hop(host->node, TIDE_ROLE_IO, start_work, start, start_drop);
+    int code = tide_hop(host->node, child_thread, start_work, start, start_drop);
     if (code == 0) {
         code = start->code < 0 ? tide_fail(start->code, "%s", start->reason) : 0;
         if (code == 0) {
@@ -227,7 +230,7 @@ static int process_signal(lua_State *L) {
     }
     *s = (struct signalling){.child = child, .signal = signal};
     atomic_fetch_add_explicit(&child->holders, 1, memory_order_relaxed);
-    int code = tide_hop(host->node, TIDE_ROLE_IO, signal_work, s, signal_drop);
+    int code = tide_hop(host->node, child_thread, signal_work, s, signal_drop);
     if (code == 0) {
         code = s->code < 0 ? tide_fail(s->code, "process %d does not take signal %d", child->pid, signal) : 0;
         signal_drop(s);

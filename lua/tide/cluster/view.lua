@@ -163,7 +163,8 @@ function cluster_view.collect(context, client)
   local mine <const> = core.node() or {}
   local by_member, names = {}, {} -- by id: a node that is gone may have had the name of one that lives
   for _, row in ipairs(rows) do by_member[row.id or row.name] = row end
-  local out = {cluster = mine.cluster, view = members.view, nodes = {}, table_parts = {}, actors = {}, links = {}, slow = {}}
+  local out = {cluster = mine.cluster, view = members.view, nodes = {}, table_parts = {}, actors = {}, links = {},
+               slow = {}}
   for _, member in ipairs(members) do names[member.id] = member.name end
   for _, member in ipairs(members) do
     local row <const> = by_member[member.id] or by_member[member.name]
