@@ -379,6 +379,20 @@ size_t tide_actors(struct tide_node *node, struct tide_actor_info *out, size_t l
     return found;
 }
 
+size_t tide_slow_handlers(struct tide_node *node, struct tide_slow_handler *out, size_t limit) {
+    struct tide_system *system = tide_system_of(node);
+    size_t count = 0;
+    for (unsigned t = 0; t < system->count; t++) {
+        struct scheduler *s = system->schedulers[t];
+        tide_lock(&s->slots_lock);
+        for (unsigned i = 0; i < s->slow.count && count < limit; i++) {
+            out[count++] = s->slow.entries[i];
+        }
+        tide_unlock(&s->slots_lock);
+    }
+    return count;
+}
+
 uint64_t tide_system_mailbox_bytes(struct tide_system *system) {
     uint64_t bytes = 0;
     for (unsigned t = 0; t < system->count; t++) {

@@ -217,7 +217,8 @@ struct watch_timers {
 /* What held an I/O or the control thread too long, by the actor's type (slow.c). */
 enum { SLOW_TYPES = 8 };
 struct slow {
-    uint64_t limit, lap;                          /* owner thread: TIDE_NEVER is none; when the clock was last read */
+    uint64_t limit;                               /* in ns; TIDE_NEVER: nothing is measured. Owner thread */
+    uint64_t turn, lap;                           /* ticks when the turn began; when they were last read */
     struct tide_slow_handler entries[SLOW_TYPES]; /* under slots_lock */
     unsigned count;
 };
@@ -312,19 +313,30 @@ struct tide_system {
 
 /* ---- slow.c, owner thread ---- */
 void slow_init(struct scheduler *s);
-void slow_found(struct scheduler *s, const char *type, uint64_t ns);
+void slow_found(struct scheduler *s, const char *type, uint64_t now);
+/* Ticks of a counter that is read in a few ns. None of them takes longer than a ns. */
+static inline uint64_t slow_ticks(const struct scheduler *s) {
+#ifdef __x86_64__
+    (void)s;
+    return __builtin_ia32_rdtsc();
+#else
+    return tide_port_now(s->system->port);
+#endif
+}
+/* A turn begins: s->now has been read. */
+static inline void slow_turn(struct scheduler *s) {
+    s->slow.turn = s->slow.limit != TIDE_NEVER ? slow_ticks(s) : 0;
+}
 /* What runs next is measured from here on. */
 static inline void slow_begin(struct scheduler *s) {
-    if (s->slow.limit != TIDE_NEVER) {
-        s->slow.lap = tide_port_now(s->system->port);
-    }
+    s->slow.lap = s->slow.limit != TIDE_NEVER ? slow_ticks(s) : 0;
 }
 /* An actor of the type has had the thread since then. */
 static inline void slow_lap(struct scheduler *s, const char *type) {
     if (s->slow.limit != TIDE_NEVER) {
-        const uint64_t now = tide_port_now(s->system->port);
+        const uint64_t now = slow_ticks(s);
         if (TIDE_UNLIKELY(now - s->slow.lap > s->slow.limit)) {
-            slow_found(s, type, now - s->slow.lap);
+            slow_found(s, type, now);
         }
         s->slow.lap = now;
     }

@@ -553,6 +553,7 @@ uint64_t scheduler_turn(void *arg) {
     tide__scheduler = s;
     enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
     s->now = tide_port_now(s->system->port);
+    slow_turn(s);
     const bool worked = scheduler_pending(s) || s->run_head || (s->heap_size > 0 && s->heap[1]->when <= s->now);
     drain_inbox(s);
     timers_fire(s, s->now);
