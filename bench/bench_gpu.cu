@@ -368,30 +368,6 @@ static void bench_knapsack(void) {
     report_decision("knapsack 200 x 16, capacity 2^20", took[0], took[1]);
 }
 
-static void bench_linear(void) {
-    enum { SIDE = 1000 };
-    static double a[SIDE * SIDE], b[SIDE], objective[SIDE], x[SIDE];
-    static int8_t sense[SIDE];
-    double took[2], value[2];
-    for (size_t i = 0; i < SIDE * SIDE; i++) {
-        a[i] = number_of(i);
-    }
-    for (size_t i = 0; i < SIDE; i++) {
-        b[i] = 1 + number_of(7 * i);
-        objective[i] = number_of(13 * i);
-        sense[i] = -1;
-    }
-    for (int there = 0; there < 2; there++) {
-        const struct tide_linear_program p = {SIDE, SIDE,  objective, a,
-                                              b,    sense, 100 * SIDE, there ? device : NULL};
-        const double began = seconds_now();
-        check(tide_linear_solve(&p, x, &value[there]) == 0, "a linear programme");
-        took[there] = seconds_now() - began;
-    }
-    check(value[0] == value[1], "the device and the CPU differ");
-    report_decision("linear programme 1000 x 1000", took[0], took[1]);
-}
-
 int main(int argc, char **argv) {
     char text[256] = "";
     void *opened = NULL;
@@ -418,7 +394,6 @@ int main(int argc, char **argv) {
     bench_conv(64, 64, 32);
     bench_conv(128, 128, 16);
     bench_knapsack();
-    bench_linear();
     tide_cuda_memory.close(queue);
     return 0;
 }

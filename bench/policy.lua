@@ -140,12 +140,6 @@ for _, n in ipairs {100, 340} do
   for i = 1, n do cost[i] = numbers(n) end
   row(("assign, %d x %d"):format(n, n), "us", median_us(21, 2, function() core.k.assign(cost) end))
 end
-for _, n in ipairs {185, 400} do
-  local rows = {}
-  for i = 1, n do rows[i] = {a = numbers(n), b = n * rng:uniform()} end
-  local programme = {maximize = numbers(n), rows = rows}
-  row(("linear programme, %d rows and variables"):format(n), "us", median_us(5, 1, function() core.k.lp(programme) end))
-end
 local weights, machines = {}, {}
 for i = 1, 1024 do weights[i] = rng:uniform() end
 for j = 1, 16 do machines[j] = 1 end

@@ -162,32 +162,12 @@ int tide_noise_update(struct tide_noise *noise, const struct tide_noise_sample *
 int tide_makespan(const double *weight, size_t n, const double *capacity, size_t m, size_t steps_max, uint32_t *home,
                   double *span, double *bound);
 
-/* ---- simplex.c ---- */
-struct tide_linear_program { /* maximise objective * x, x >= 0, rows: a x (-1: <=, 0: =, 1: >=) b */
-    size_t variables, rows;
-    const double *objective, *a, *b; /* a row-major */
-    const int8_t *sense;
-    size_t pivots_max;
-    const struct tide_device *device; /* as of a knapsack */
-};
-/* Dense two-phase simplex. ERANGE: no solution; EINVAL: unbounded; ELIMIT: pivots_max
- * reached. */
-int tide_linear_solve(const struct tide_linear_program *program, double *x, double *value);
-
 /* ---- what a device with memory of its own does of them ---- */
 /* The same arithmetic in the same order, so the same bits as on the CPU. Arguments are checked,
  * arrays the host's; a call returns when its work is done. 0, ENOMEM: no memory there, EIO: the
  * device. */
 struct tide_numeric {
     int (*knapsack)(const struct tide_knapsack *problem, size_t *pick, double *best);
-    /* A tableau of rows x columns numbers, row-major; close(NULL): nothing. */
-    int (*open)(size_t rows, size_t columns, const double *t, void **tableau);
-    void (*close)(void *tableau);
-    int (*download)(void *tableau, double *t);
-    /* both: a column, and behind it the last column. */
-    int (*column)(void *tableau, size_t column, double *both);
-    /* On `row` of the column that was asked for last. last: the last row as it is then. */
-    int (*pivot)(void *tableau, size_t row, double *last);
 };
 
 #endif

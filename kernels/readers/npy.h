@@ -57,7 +57,6 @@ struct tide_zip_member {
 };
 
 uint32_t tide_zip_sum(const void *data, size_t size); /* what an archive keeps of a member: its CRC-32 */
-bool tide_zip_is(const void *data, size_t size);
 int tide_zip_open(const void *data, size_t size, struct tide_zip *out); /* EINVAL */
 /* 1 and the next member, 0 after the last. EINVAL. */
 int tide_zip_next(struct tide_zip *zip, struct tide_zip_member *out);

@@ -22,11 +22,6 @@ static uint64_t eight(const uint8_t *at) {
     return (uint64_t)four(at) | (uint64_t)four(at + 4) << 32;
 }
 
-bool tide_zip_is(const void *data, size_t size) {
-    const uint8_t *at = data;
-    return size >= END_SIZE && (four(at) == LOCAL_MARK || four(at) == END_MARK);
-}
-
 int tide_zip_open(const void *data, size_t size, struct tide_zip *out) {
     const uint8_t *bytes = data;
     if (size < END_SIZE) {

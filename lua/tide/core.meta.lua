@@ -172,8 +172,8 @@ function core.exchange(o) end --> x | nil, err ({rank=, workers=, elements=, lay
 -- x:ready(layer, step); x:share(step, {up to 13 numbers}, plan|nil: rank 1's for the next step); x:sums(step) -> {13 numbers}, whether the plan has changed; x:factors(layer, matrix, A, B, rows): the gradient of a matrix as two f32 tensors, before ready (made to one where the layer travels dense); x:next(layer, step) -> layer: this one, or another that has come and was not needed yet; x:need(layer, step, came as factors, parameters|nil, alpha, beta|nil) -> whether the parameters became beta (1) times themselves plus alpha times the factors' product; x:flush(): what others are to have of the steps so far has been sent; x:stats() -> {messages=, bytes=, payload=, busy_s=, waited_s=, skew_s=, layer_s=}
 function core.digest(tensor) end      --> hexadecimal text, equal for equal bytes
 function core.idx(path) end           --> f32 tensor 0..1, an example a row (rank 1: i32 labels), dims | nil, err; MNIST's format, gzip or not
----Numeric tools (kernels/decide/numeric.h): line, lines, least_squares, nnls, fit, minmax_split, assign, knapsack, lp, makespan, ewma,
----quantile, hysteresis, rounds. docs/guides/policy-contract.md has their arguments; knapsack and lp run on a device too.
+---Numeric tools (kernels/decide/numeric.h): line, lines, least_squares, nnls, fit, minmax_split, assign, knapsack, makespan, ewma,
+---quantile, hysteresis, rounds. docs/guides/policy-contract.md has their arguments; knapsack runs on a device too.
 core.k = {}
 
 function core.embedded(name) end      --> text of a file inside the program, "policies/batching/equal" | nil

@@ -75,7 +75,6 @@ char *tide_strdup(const char *text);
 /* Address space that is committed when touched (slabs, fiber stacks); NULL on failure. `guard`: lowest page faults. */
 void *tide_map(size_t size, bool guard);
 void tide_unmap(void *memory, size_t size);
-void tide_decommit(void *memory, size_t size); /* contents are lost, address space stays */
 
 /* ---- text ---- */
 /* Into `out`, cut to its size. What snprintf("%s") does, which takes many times as long in a process where a library

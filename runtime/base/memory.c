@@ -192,9 +192,3 @@ void tide_unmap(void *memory, size_t size) {
         TIDE_ASSERT(munmap(memory, size) == 0);
     }
 }
-
-void tide_decommit(void *memory, size_t size) {
-    TIDE_ASSERT(memory);
-    /* Advice: failing (a locked page) only keeps memory, and the contents were given up anyway. */
-    (void)madvise(memory, size, MADV_DONTNEED);
-}

@@ -34,7 +34,6 @@ struct tide_audit_entry {
 
 /* name: of the node. A log that is there is gone on with. EINVAL: a path too long, or one is open. */
 int tide_audit_open(const char *directory, const char *name);
-void tide_audit_close(void);
 /* Who has this id from now on; of those with the right of a node nothing is noted but where they come from. */
 void tide_audit_peer(unsigned id, const char *credential, const char *address);
 /* The person behind a peer: the name in its certificate, or the user of its process on this machine. Returns false if

@@ -260,19 +260,6 @@ int tide_audit_open(const char *directory, const char *name) {
     return rc;
 }
 
-void tide_audit_close(void) {
-    pthread_mutex_lock(&audit.mutex);
-    if (sync_file() != 0) {
-        tide_log(TIDE_LOG_ERROR, NULL, "the audit log: %s", tide_error_message());
-    }
-    if (audit.fd >= 0) {
-        close(audit.fd);
-    }
-    audit.fd = -1;
-    audit.open = false;
-    pthread_mutex_unlock(&audit.mutex);
-}
-
 void tide_audit_peer(unsigned id, const char *credential, const char *address) {
     pthread_mutex_lock(&audit.mutex);
     size_t at = 0;

@@ -1,8 +1,7 @@
 /*
- * Numeric tools for decisions (numeric.h) that are wide enough for a device: one row of a
- * knapsack's table of choices at a time, and a linear programme's pivots. Products are rounded
- * before they are subtracted, as on the host; with that every number is the same there and here.
- * Work goes to the default stream, whose copies wait.
+ * The numeric tool for decisions (numeric.h) that is wide enough for a device: one row of a
+ * knapsack's table of choices at a time. Every number is the same there and here. Work goes to the
+ * default stream, whose copies wait.
  */
 #include "decide/numeric.h"
 
@@ -116,99 +115,4 @@ static int knapsack(const struct tide_knapsack *p, size_t *pick, double *best) {
     return code;
 }
 
-/* ---- linear programmes ---- */
-
-struct tableau {
-    size_t rows, columns, column; /* column: the one that was asked for last */
-    double *t, *both;             /* both: that column, and the last one */
-};
-
-static __global__ void column_kernel(size_t rows, size_t columns, size_t column, const double *t,
-                                     double *both) {
-    for (size_t i = gpu_thread(); i < rows; i += gpu_stride()) {
-        both[i] = t[i * columns + column];
-        both[rows + i] = t[i * columns + columns - 1];
-    }
-}
-
-static __global__ void scale_kernel(size_t columns, double *own, const double *scale) {
-    for (size_t j = gpu_thread(); j < columns; j += gpu_stride()) {
-        own[j] /= *scale;
-    }
-}
-
-/* A block takes a row; `factors` is the column as it was. */
-static __global__ void eliminate_kernel(size_t columns, size_t row, size_t column,
-                                        const double *factors, double *t) {
-    const size_t i = blockIdx.x;
-    const double factor = factors[i];
-    if (i == row || factor == 0) {
-        return;
-    }
-    const double *own = t + row * columns;
-    double *other = t + i * columns;
-    for (size_t j = threadIdx.x; j < columns; j += GPU_THREADS) {
-        other[j] = j == column ? 0 : __dsub_rn(other[j], __dmul_rn(factor, own[j]));
-    }
-}
-
-static void close_tableau(void *tableau) {
-    struct tableau *s = (struct tableau *)tableau;
-    if (s) {
-        tide_cuda_memory.release(s->t);
-        tide_cuda_memory.release(s->both);
-        free(s);
-    }
-}
-
-static int open_tableau(size_t rows, size_t columns, const double *t, void **out) {
-    const size_t bytes[] = {rows * columns * sizeof(double), 2 * rows * sizeof(double)};
-    void *there[2];
-    struct tableau *s = (struct tableau *)calloc(1, sizeof(*s));
-    if (!s || allocate_all(there, bytes, 2) != 0) {
-        free(s);
-        return TIDE_ENOMEM;
-    }
-    s->rows = rows;
-    s->columns = columns;
-    s->t = (double *)there[0];
-    s->both = (double *)there[1];
-    int code = tide_cuda_memory.upload(NULL, s->t, t, bytes[0]);
-    if (code != 0) {
-        close_tableau(s);
-        return code;
-    }
-    *out = s;
-    return 0;
-}
-
-static int download(void *tableau, double *t) {
-    const struct tableau *s = (const struct tableau *)tableau;
-    return tide_cuda_memory.download(NULL, t, s->t, s->rows * s->columns * sizeof(double));
-}
-
-static int column(void *tableau, size_t number, double *both) {
-    struct tableau *s = (struct tableau *)tableau;
-    s->column = number;
-    int code = GPU_EACH(column_kernel, gpu_blocks(s->rows), tide_cuda_default_queue(), s->rows,
-                        s->columns, number, (const double *)s->t, s->both);
-    return code == 0 ? tide_cuda_memory.download(NULL, both, s->both, 2 * s->rows * sizeof(double))
-                     : code;
-}
-
-static int pivot(void *tableau, size_t row, double *last) {
-    struct tableau *s = (struct tableau *)tableau;
-    struct tide_cuda_queue *queue = tide_cuda_default_queue();
-    int code = GPU_EACH(scale_kernel, gpu_blocks(s->columns), queue, s->columns,
-                        s->t + row * s->columns, (const double *)s->both + row);
-    if (code == 0) {
-        code = GPU_EACH(eliminate_kernel, (unsigned)s->rows, queue, s->columns, row, s->column,
-                        (const double *)s->both, s->t);
-    }
-    return code == 0 ? tide_cuda_memory.download(NULL, last, s->t + (s->rows - 1) * s->columns,
-                                                 s->columns * sizeof(double))
-                     : code;
-}
-
-const struct tide_numeric tide_cuda_numeric = {knapsack, open_tableau, close_tableau,
-                                               download, column,       pivot};
+const struct tide_numeric tide_cuda_numeric = {knapsack};

@@ -447,75 +447,6 @@ static int k_makespan(lua_State *L) {
     return 3;
 }
 
-/* ---- linear programmes ---- */
-
-/* Reads rows[i] = {a = list, op = "<=" | "=" | ">=", b = number}. */
-static void read_rows(lua_State *L, int rows_index, struct tide_linear_program *p, double *a, double *b,
-                      int8_t *sense) {
-    for (size_t i = 0; i < p->rows; i++) {
-        size_t count;
-        int top = lua_gettop(L);
-        lua_rawgeti(L, rows_index, (lua_Integer)i + 1);
-        luaL_argcheck(L, lua_istable(L, -1), 1, "rows must be a list of {a =, op =, b =}");
-        lua_getfield(L, top + 1, "a");
-        const double *row = check_numbers(L, lua_gettop(L), &count, "k.lp: a", false);
-        luaL_argcheck(L, count == p->variables, 1, "every a must have as many numbers as the objective");
-        memcpy(a + i * p->variables, row, count * sizeof *row);
-        lua_getfield(L, top + 1, "b");
-        b[i] = luaL_checknumber(L, -1);
-        luaL_argcheck(L, isfinite(b[i]), 1, "b must be finite");
-        lua_getfield(L, top + 1, "op");
-        const char *op = luaL_optstring(L, -1, "<=");
-        luaL_argcheck(L, strcmp(op, "<=") == 0 || strcmp(op, "=") == 0 || strcmp(op, ">=") == 0, 1,
-                      "op must be \"<=\", \"=\" or \">=\"");
-        sense[i] = (int8_t)(op[0] == '<' ? -1 : op[0] == '>' ? 1 : 0);
-        lua_settop(L, top);
-    }
-}
-
-/* k.lp{maximize = list | minimize = list, rows = {{a =, op =, b =}, ...}, device = nil}, x >= 0 ->
- * x, value | nil, why */
-static int k_lp(lua_State *L) {
-    luaL_checktype(L, 1, LUA_TTABLE);
-    lua_settop(L, 1);
-    struct tide_linear_program p = {0};
-    bool minimise = lua_getfield(L, 1, "maximize") == LUA_TNIL;
-    if (minimise) {
-        lua_getfield(L, 1, "minimize");
-    }
-    double *objective = check_numbers(L, lua_gettop(L), &p.variables, "k.lp: the objective", false), value;
-    lua_getfield(L, 1, "rows");
-    int rows_index = lua_gettop(L);
-    luaL_argcheck(L, lua_istable(L, rows_index), 1, "rows is missing");
-    p.rows = lua_rawlen(L, rows_index);
-    lua_getfield(L, 1, "device");
-    p.device = check_device(L, -1, "lp");
-    luaL_argcheck(L, p.variables >= 1 && p.variables <= 1000 && p.rows <= 1000, 1, "1 to 1000 variables, 1000 rows");
-    p.pivots_max = 50 * (p.rows + p.variables + 10);
-    const double columns = (double)(p.variables + 2 * p.rows + 1);
-    charge(L, (double)(p.rows + p.variables) *
-                  (elsewhere(p.device) ? columns + (double)p.rows : columns * (double)(p.rows + 1)));
-    for (size_t j = 0; j < p.variables; j++) {
-        objective[j] = minimise ? -objective[j] : objective[j];
-    }
-    double *a = scratch(L, p.rows * p.variables, sizeof *a), *b = scratch(L, p.rows, sizeof *b);
-    int8_t *sense = scratch(L, p.rows, sizeof *sense);
-    double *x = scratch(L, p.variables, sizeof *x);
-    read_rows(L, rows_index, &p, a, b, sense);
-    p.objective = objective;
-    p.a = a;
-    p.b = b;
-    p.sense = sense;
-    if (tide_linear_solve(&p, x, &value) < 0) {
-        lua_pushnil(L);
-        lua_pushstring(L, tide_error_message());
-        return 2;
-    }
-    push_numbers(L, x, p.variables);
-    lua_pushnumber(L, minimise ? -value : value);
-    return 2;
-}
-
 /* ---- helpers ---- */
 
 /* k.ewma(old, new, weight) -> mean that forgets; old nil: new */
@@ -607,7 +538,6 @@ void tide__lua_push_numeric(lua_State *L, struct tide_sandbox *s) {
                                          {"least_squares", k_least_squares},
                                          {"line", k_line},
                                          {"lines", tide__k_lines},
-                                         {"lp", k_lp},
                                          {"makespan", k_makespan},
                                          {"minmax_split", k_minmax_split},
                                          {"nnls", k_nnls},

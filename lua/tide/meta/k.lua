@@ -52,12 +52,6 @@ function k.assign(cost) end
 ---@return number value
 function k.knapsack(rows, sizes, capacity, device) end
 
----A linear program over x >= 0.
----@param o {maximize?: number[], minimize?: number[], rows: table[], device?: string} rows: {a=, op="<=", b=}
----@return number[]|nil x
----@return number|string value or why there is none
-function k.lp(o) end
-
 ---Weights on machines so that the fullest is least full.
 ---@param weights number[]
 ---@param capacity number[]

@@ -142,16 +142,6 @@ static void workspaces_do_not_grow_the_heap(void **state) {
     tide_workspace_free(NULL);
 }
 
-static void decommitted_memory_reads_as_zero(void **state) {
-    (void)state;
-    size_t size = 1 << 20;
-    unsigned char *memory = tide_map(size, true);
-    assert_non_null(memory);
-    memory[size - 1] = 7;
-    tide_decommit(memory + size / 2, size / 2);
-    assert_int_equal(memory[size - 1], 0);
-    tide_unmap(memory, size);
-}
 
 enum { LOCK_THREADS = 3, LOCK_ROUNDS = 20000 };
 static struct tide_lock counter_lock;
@@ -316,7 +306,6 @@ int main(void) {
         cmocka_unit_test(memory_that_cannot_be_had_is_an_error),
         cmocka_unit_test(aligned_memory_is_aligned),
         cmocka_unit_test(workspaces_do_not_grow_the_heap),
-        cmocka_unit_test(decommitted_memory_reads_as_zero),
         cmocka_unit_test(the_lock_excludes),
         cmocka_unit_test(streams_match_the_published_generator),
         cmocka_unit_test(philox_matches_the_known_answers),
