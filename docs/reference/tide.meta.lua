@@ -2231,12 +2231,6 @@ function tide_k.assign(cost) end
 ---@return number value
 function tide_k.knapsack(rows, sizes, capacity, device) end
 
----A linear program over x >= 0.
----@param o {maximize?: number[], minimize?: number[], rows: table[], device?: string} rows: {a=, op="<=", b=}
----@return number[]|nil x
----@return number|string value or why there is none
-function tide_k.lp(o) end
-
 ---Weights on machines so that the fullest is least full.
 ---@param weights number[]
 ---@param capacity number[]
