@@ -215,10 +215,11 @@ struct watch_timers {
 };
 
 /* What held an I/O or the control thread too long, by the actor's type (slow.c). */
-enum { SLOW_TYPES = 8 };
+enum { SLOW_TYPES = 8, SLOW_LAP = 16, SLOW_EXACT = 128 };
 struct slow {
-    uint64_t limit;                               /* in ns; TIDE_NEVER: nothing is measured. Owner thread */
-    uint64_t turn, lap;                           /* ticks when the turn began; when they were last read */
+    uint64_t limit, lap; /* in ns, TIDE_NEVER: nothing is measured; when the clock was last read. Owner thread */
+    unsigned messages;   /* since then */
+    unsigned exact;      /* so many more are measured one by one */
     struct tide_slow_handler entries[SLOW_TYPES]; /* under slots_lock */
     unsigned count;
 };
@@ -313,32 +314,22 @@ struct tide_system {
 
 /* ---- slow.c, owner thread ---- */
 void slow_init(struct scheduler *s);
-void slow_found(struct scheduler *s, const char *type, uint64_t now);
-/* Ticks of a counter that is read in a few ns. None of them takes longer than a ns. */
-static inline uint64_t slow_ticks(const struct scheduler *s) {
-#ifdef __x86_64__
-    (void)s;
-    return __builtin_ia32_rdtsc();
-#else
-    return tide_port_now(s->system->port);
-#endif
-}
-/* A turn begins: s->now has been read. */
-static inline void slow_turn(struct scheduler *s) {
-    s->slow.turn = s->slow.limit != TIDE_NEVER ? slow_ticks(s) : 0;
-}
-/* What runs next is measured from here on. */
+/* Measures what runs next. At the beginning of a turn, and after the thread did something else. */
 static inline void slow_begin(struct scheduler *s) {
-    s->slow.lap = s->slow.limit != TIDE_NEVER ? slow_ticks(s) : 0;
+    s->slow.lap = s->slow.exact > 0 ? tide_port_now(s->system->port) : s->now;
+    s->slow.messages = 0;
 }
-/* An actor of the type has had the thread since then. */
+void slow_look(struct scheduler *s, const char *type);
+/* An actor of the type has handled a message, or a fiber of it has run. */
 static inline void slow_lap(struct scheduler *s, const char *type) {
-    if (s->slow.limit != TIDE_NEVER) {
-        const uint64_t now = slow_ticks(s);
-        if (TIDE_UNLIKELY(now - s->slow.lap > s->slow.limit)) {
-            slow_found(s, type, now);
-        }
-        s->slow.lap = now;
+    if (++s->slow.messages == SLOW_LAP || s->slow.exact > 0) {
+        slow_look(s, type);
+    }
+}
+/* A turn ends. */
+static inline void slow_end(struct scheduler *s) {
+    if (s->slow.messages > 0) {
+        slow_look(s, NULL);
     }
 }
 

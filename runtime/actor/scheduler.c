@@ -519,7 +519,9 @@ static void run_actors(struct scheduler *s) {
             const bool others_first = s->yielded && TIDE_BUGGIFY(yield_ends_turn); /* threads of the simulator */
             s->yielded = false;
             drain_inbox(s);
-            slow_begin(s);
+            if (s->slow.exact > 0) {
+                slow_begin(s);
+            }
             if (others_first || is_over_budget(s)) {
                 return;
             }
@@ -553,12 +555,12 @@ uint64_t scheduler_turn(void *arg) {
     tide__scheduler = s;
     enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
     s->now = tide_port_now(s->system->port);
-    slow_turn(s);
     const bool worked = scheduler_pending(s) || s->run_head || (s->heap_size > 0 && s->heap[1]->when <= s->now);
     drain_inbox(s);
     timers_fire(s, s->now);
     slow_begin(s);
     run_actors(s);
+    slow_end(s);
     uint64_t next = end_of_turn(s);
     if (TIDE_WATCHED) {
         watch_turn(s, worked, next);

@@ -3,8 +3,9 @@
  * (actor_slow_io, actor_slow_control), how often and how long. Measured are a message of a handler and a fiber from its
  * resumption to its suspension, by the clock: time in which the machine runs something else counts.
  *
- * The owner thread reads the processor's counter once for each of them, the clock and a lock only when it was slow. In
- * the simulator, where a turn takes no time, nothing is measured.
+ * The owner thread reads the clock after SLOW_LAP messages and at the end of a turn. When these took longer than the
+ * limit, the next SLOW_EXACT messages are measured one by one: what is slow again and again is named, and what was slow
+ * once may be missed. In the simulator, where a turn takes no time, nothing is.
  */
 #include "actor/internal.h"
 
@@ -15,6 +16,7 @@ void slow_init(struct scheduler *s) {
                     : s->role == TIDE_ROLE_IO      ? tide_limit(actor_slow_io)
                     : s->role == TIDE_ROLE_CONTROL ? tide_limit(actor_slow_control)
                                                    : TIDE_NEVER;
+    s->slow.exact = s->slow.limit != TIDE_NEVER ? SLOW_EXACT : 0;
 }
 
 /* The entry of the type; the last one is for all types that find no place. */
@@ -32,13 +34,7 @@ static struct tide_slow_handler *entry_of(struct slow *slow, const char *type) {
     return entry;
 }
 
-void slow_found(struct scheduler *s, const char *type, uint64_t now) {
-    /* A turn has begun before the lap, so its ratio of time to ticks is known better than the lap's. */
-    const double turn = (double)(now - s->slow.turn), took = (double)(now - s->slow.lap);
-    const uint64_t ns = (uint64_t)(took * (double)(tide_port_now(s->system->port) - s->now) / turn);
-    if (ns <= s->slow.limit) {
-        return;
-    }
+static void slow_found(struct scheduler *s, const char *type, uint64_t ns) {
     tide_lock(&s->slots_lock);
     struct tide_slow_handler *entry = entry_of(&s->slow, type);
     entry->role = s->role;
@@ -46,4 +42,22 @@ void slow_found(struct scheduler *s, const char *type, uint64_t now) {
     entry->total_ns += ns;
     entry->longest_ns = ns > entry->longest_ns ? ns : entry->longest_ns;
     tide_unlock(&s->slots_lock);
+}
+
+/* type NULL: it is not known which of them. */
+void slow_look(struct scheduler *s, const char *type) {
+    if (s->slow.limit == TIDE_NEVER) {
+        s->slow.messages = 0;
+        return;
+    }
+    const uint64_t now = tide_port_now(s->system->port), took = now - s->slow.lap;
+    const bool alone = s->slow.exact > 0 && type;
+    s->slow.exact -= s->slow.exact > 0;
+    if (took > s->slow.limit && alone) {
+        slow_found(s, type, took);
+    } else if (took > s->slow.limit) {
+        s->slow.exact = SLOW_EXACT;
+    }
+    s->slow.lap = now;
+    s->slow.messages = 0;
 }
