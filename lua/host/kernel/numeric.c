@@ -530,20 +530,13 @@ static int k_rounds(lua_State *L) {
 }
 
 void tide__lua_push_numeric(lua_State *L, struct tide_sandbox *s) {
-    static const luaL_Reg functions[] = {{"assign", k_assign},
-                                         {"ewma", k_ewma},
-                                         {"fit", k_fit},
-                                         {"hysteresis", k_hysteresis},
-                                         {"knapsack", k_knapsack},
-                                         {"least_squares", k_least_squares},
-                                         {"line", k_line},
-                                         {"lines", tide__k_lines},
-                                         {"makespan", k_makespan},
-                                         {"minmax_split", k_minmax_split},
-                                         {"nnls", k_nnls},
-                                         {"quantile", k_quantile},
-                                         {"rounds", k_rounds},
-                                         {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"assign", k_assign},     {"ewma", k_ewma},
+                                         {"fit", k_fit},           {"hysteresis", k_hysteresis},
+                                         {"knapsack", k_knapsack}, {"least_squares", k_least_squares},
+                                         {"line", k_line},         {"lines", tide__k_lines},
+                                         {"makespan", k_makespan}, {"minmax_split", k_minmax_split},
+                                         {"nnls", k_nnls},         {"quantile", k_quantile},
+                                         {"rounds", k_rounds},     {NULL, NULL}};
     luaL_newlibtable(L, functions);
     lua_pushlightuserdata(L, s);
     luaL_setfuncs(L, functions, 1);
