@@ -72,3 +72,15 @@ int tide_kernel_choice(const struct tide_kernel *kernel, const struct tide_argum
     return tide_kernel_fail(error, TIDE_EINVAL, "%s: \"%.60s\" is none of %s", kernel->parameters[index].name,
                             arguments[index].text, list);
 }
+
+int tide_kernel_vector(const struct tide_kernel *kernel, const struct tide_argument *arguments, size_t index,
+                       size_t want, double **out, char *error) {
+    const struct tide_argument *a = &arguments[index];
+    const size_t count = a->tensor.rows * a->tensor.columns;
+    if (a->given && count != want) {
+        return tide_kernel_fail(error, TIDE_EINVAL, "%s has %zu numbers, not %zu", kernel->parameters[index].name,
+                                count, want);
+    }
+    *out = a->given ? a->tensor.data : NULL;
+    return 0;
+}

@@ -4,21 +4,9 @@
 
 #include "kernel.h"
 
-extern const struct tide_kernel tide_kernel_ccd_rank;
-extern const struct tide_kernel tide_kernel_ccd_sums;
 extern const struct tide_kernel tide_kernel_cosine_nearest;
 extern const struct tide_kernel tide_kernel_cosine_pairs;
 extern const struct tide_kernel tide_kernel_dense_columns;
-extern const struct tide_kernel tide_kernel_descent_apply;
-extern const struct tide_kernel tide_kernel_descent_check;
-extern const struct tide_kernel tide_kernel_descent_choose;
-extern const struct tide_kernel tide_kernel_descent_dots;
-extern const struct tide_kernel tide_kernel_descent_gram;
-extern const struct tide_kernel tide_kernel_descent_grow;
-extern const struct tide_kernel tide_kernel_descent_logistic;
-extern const struct tide_kernel tide_kernel_descent_sample;
-extern const struct tide_kernel tide_kernel_descent_solve;
-extern const struct tide_kernel tide_kernel_descent_weigh;
 extern const struct tide_kernel tide_kernel_eigen;
 extern const struct tide_kernel tide_kernel_factors_coding;
 extern const struct tide_kernel tide_kernel_factors_metric;
@@ -31,15 +19,11 @@ extern const struct tide_kernel tide_kernel_matrix_columns;
 extern const struct tide_kernel tide_kernel_mf_error;
 extern const struct tide_kernel tide_kernel_mf_loss;
 extern const struct tide_kernel tide_kernel_mf_sgd_block;
-extern const struct tide_kernel tide_kernel_mtl_product;
-extern const struct tide_kernel tide_kernel_mtl_score;
-extern const struct tide_kernel tide_kernel_mtl_sdca;
 extern const struct tide_kernel tide_kernel_nearest_rows;
 extern const struct tide_kernel tide_kernel_product;
 extern const struct tide_kernel tide_kernel_project_rows;
 extern const struct tide_kernel tide_kernel_rows_restore;
 extern const struct tide_kernel tide_kernel_sgns_train;
-extern const struct tide_kernel tide_kernel_sparse_columns;
 extern const struct tide_kernel tide_kernel_vector_add;
 extern const struct tide_kernel tide_kernel_vector_dot;
 extern const struct tide_kernel tide_kernel_vector_put;

@@ -4,20 +4,12 @@
 #include <string.h>
 
 static const struct tide_kernel *const kernels[] = {
-    &tide_kernel_ccd_rank,       &tide_kernel_ccd_sums,       &tide_kernel_cosine_nearest,
-    &tide_kernel_cosine_pairs,   &tide_kernel_dense_columns,  &tide_kernel_descent_apply,
-    &tide_kernel_descent_check,  &tide_kernel_descent_choose, &tide_kernel_descent_dots,
-    &tide_kernel_descent_gram,   &tide_kernel_descent_grow,   &tide_kernel_descent_logistic,
-    &tide_kernel_descent_sample, &tide_kernel_descent_solve,  &tide_kernel_descent_weigh,
-    &tide_kernel_eigen,          &tide_kernel_factors_coding, &tide_kernel_factors_metric,
-    &tide_kernel_factors_mlr,    &tide_kernel_factors_primal, &tide_kernel_factors_sdca,
-    &tide_kernel_kge_rank,       &tide_kernel_kge_train,      &tide_kernel_matrix_columns,
-    &tide_kernel_mf_error,       &tide_kernel_mf_loss,        &tide_kernel_mf_sgd_block,
-    &tide_kernel_mtl_product,    &tide_kernel_mtl_score,      &tide_kernel_mtl_sdca,
-    &tide_kernel_nearest_rows,   &tide_kernel_product,        &tide_kernel_project_rows,
-    &tide_kernel_rows_restore,   &tide_kernel_sgns_train,     &tide_kernel_sparse_columns,
-    &tide_kernel_vector_add,     &tide_kernel_vector_dot,     &tide_kernel_vector_put,
-    &tide_kernel_vector_times,
+    &tide_kernel_cosine_nearest, &tide_kernel_cosine_pairs,   &tide_kernel_dense_columns, &tide_kernel_eigen,
+    &tide_kernel_factors_coding, &tide_kernel_factors_metric, &tide_kernel_factors_mlr,   &tide_kernel_factors_primal,
+    &tide_kernel_factors_sdca,   &tide_kernel_kge_rank,       &tide_kernel_kge_train,     &tide_kernel_matrix_columns,
+    &tide_kernel_mf_error,       &tide_kernel_mf_loss,        &tide_kernel_mf_sgd_block,  &tide_kernel_nearest_rows,
+    &tide_kernel_product,        &tide_kernel_project_rows,   &tide_kernel_rows_restore,  &tide_kernel_sgns_train,
+    &tide_kernel_vector_add,     &tide_kernel_vector_dot,     &tide_kernel_vector_put,    &tide_kernel_vector_times,
 };
 
 enum { COUNT = sizeof(kernels) / sizeof(kernels[0]) };

@@ -1,5 +1,5 @@
 /* Arithmetic on f64 tensors of one size, for solvers whose state is the workers': sums in order. */
-#include "models/descent.h"
+#include "arguments.h"
 
 #include "base/base.h"
 #include "tensor/cpu/gemm.h"
@@ -28,7 +28,7 @@ static int add_run(const struct tide_argument *a, struct tide_result *results, c
     size_t n = elements(&a[ADD_TO].tensor);
     double *to = a[ADD_TO].tensor.data, *x;
     double by = a[ADD_BY].number, scale = a[ADD_SCALE].number, plus = a[ADD_PLUS].number;
-    int code = descent_vector(&tide_kernel_vector_add, a, ADD_X, n, &x, error);
+    int code = tide_kernel_vector(&tide_kernel_vector_add, a, ADD_X, n, &x, error);
     if (code < 0) {
         return code;
     }
@@ -54,8 +54,8 @@ static int dot_run(const struct tide_argument *a, struct tide_result *results, c
     const double *x = a[DOT_X].tensor.data;
     size_t n = elements(&a[DOT_X].tensor);
     double *y, *w, sum = 0, sizes = 0, most = 0, nonzero = 0;
-    int code = descent_vector(&tide_kernel_vector_dot, a, DOT_Y, n, &y, error);
-    code = code ? code : descent_vector(&tide_kernel_vector_dot, a, DOT_W, n, &w, error);
+    int code = tide_kernel_vector(&tide_kernel_vector_dot, a, DOT_Y, n, &y, error);
+    code = code ? code : tide_kernel_vector(&tide_kernel_vector_dot, a, DOT_W, n, &w, error);
     if (code < 0) {
         return code;
     }
@@ -87,7 +87,7 @@ static const struct tide_parameter times_parameters[TIMES_COUNT] = {
 static int times_run(const struct tide_argument *a, struct tide_result *results, char *error) {
     size_t n = elements(&a[TIMES_TO].tensor);
     double *to = a[TIMES_TO].tensor.data, *x;
-    int code = descent_vector(&tide_kernel_vector_times, a, TIMES_X, n, &x, error);
+    int code = tide_kernel_vector(&tide_kernel_vector_times, a, TIMES_X, n, &x, error);
     for (size_t i = 0; i < n && code == 0; i++) {
         to[i] *= x[i];
     }
@@ -110,7 +110,7 @@ static int put_run(const struct tide_argument *a, struct tide_result *results, c
     size_t count = elements(&a[PUT_SET].tensor), n = elements(&a[PUT_TO].tensor);
     const uint32_t *set = a[PUT_SET].tensor.data;
     double *to = a[PUT_TO].tensor.data, *values;
-    int code = descent_vector(&tide_kernel_vector_put, a, PUT_VALUES, count, &values, error);
+    int code = tide_kernel_vector(&tide_kernel_vector_put, a, PUT_VALUES, count, &values, error);
     for (size_t k = 0; k < count && code == 0; k++) {
         if (set[k] >= n) {
             code = tide_kernel_fail(error, TIDE_EINVAL, "set: there is no place %u of %zu", set[k], n);
@@ -172,8 +172,8 @@ static int eigen_run(const struct tide_argument *a, struct tide_result *results,
     const struct tide_kernel *kernel = &tide_kernel_eigen;
     size_t n = a[EIGEN_A].tensor.rows;
     double *values, *vectors;
-    int code = descent_vector(kernel, a, EIGEN_VALUES, n, &values, error);
-    code = code ? code : descent_vector(kernel, a, EIGEN_VECTORS, n * n, &vectors, error);
+    int code = tide_kernel_vector(kernel, a, EIGEN_VALUES, n, &values, error);
+    code = code ? code : tide_kernel_vector(kernel, a, EIGEN_VECTORS, n * n, &vectors, error);
     if (code == 0 && a[EIGEN_A].tensor.columns != n) {
         code = tide_kernel_fail(error, TIDE_EINVAL, "a is not square");
     }

@@ -1,7 +1,11 @@
 -- The fake of tide.core under specs of running jobs: no node, a clock that stands, messages kept.
 
-local header <close> = assert(io.open "kernels/kernels.h")
-local KERNELS <const> = header:read "a"
+local KERNELS = ""
+for _, path in ipairs {"kernels/kernels.h", "kernels/packages/lda/kernels.def", "kernels/packages/descent/kernels.def",
+                       "kernels/packages/multitask/kernels.def"} do
+  local list <close> = assert(io.open(path))
+  KERNELS = KERNELS .. list:read("a"):gsub("TIDE_KERNEL%(([%w_]+)%)", "tide_kernel_%1;")
+end
 
 local function copied(value)
   if type(value) ~= "table" then return value end

@@ -4,7 +4,6 @@ local arrays = require "tide.data.arrays"
 local core = require "tide.core"
 local script = require "tide.script"
 
-local by_column <const> = core.kernel "sparse_columns"
 
 ---Numbers of a file, with the line that each is on.
 local function numbers_of(path)
@@ -58,8 +57,8 @@ local function rows_of(part, rows, columns, path)
   local function sort(keys, count, values)
     local offsets <const>, order <const> = core.tensor("u64", count + 1, 1), core.tensor("u32", n, 1)
     local sorted <const> = core.tensor("f32", n, 1)
-    by_column {offsets = each, indices = keys, values = values, columns = count, to_offsets = offsets, to_rows = order,
-               to_values = sorted}
+    core.kernel "sparse_columns" {offsets = each, indices = keys, values = values, columns = count,
+                                  to_offsets = offsets, to_rows = order, to_values = sorted}
     return order, sorted, offsets
   end
   local order, values = sort(column, columns, part.values)

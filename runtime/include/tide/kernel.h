@@ -89,6 +89,16 @@ struct tide_kernel {
     int (*run)(const struct tide_argument *arguments, struct tide_result *results, char *error);
 };
 
+/* The f64 tensor at `index` with `want` elements, NULL where it is not given. EINVAL. */
+int tide_kernel_vector(const struct tide_kernel *kernel, const struct tide_argument *arguments, size_t index,
+                       size_t want, double **out, char *error);
+
+/* c[m x n] = alpha op(a) op(b) + beta c, row-major f32, leading dimensions in elements, by the matrix library of the
+ * program. EINVAL: a leading dimension shorter than its row, or a size beyond int; EUNSUPPORTED: there is no library.
+ */
+int tide_cpu_gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha, const float *a,
+                  size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);
+
 /* ---- operations of programs (tide.nn): values in, values out ---- */
 
 enum { TIDE_OWN_OPERANDS = 4, TIDE_OWN_RESULTS = 2, TIDE_OWN_NUMBERS = 8, TIDE_OWN_RANK = 3 };

@@ -3,7 +3,7 @@
 #include "base/base.h"
 #include "decide/numeric.h"
 #include "kernels.h"
-#include "models/descent.h"
+#include "packages/descent/descent.h"
 #include "wire/wire.h"
 
 #include <setjmp.h>

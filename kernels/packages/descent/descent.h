@@ -6,10 +6,14 @@
  * What is alike on all workers (descent_solve, descent_sample, descent_check) is plain C without
  * library products, so that processors of one family give the same bits.
  */
-#ifndef TIDE_MODELS_DESCENT_H
-#define TIDE_MODELS_DESCENT_H
+#ifndef TIDE_DESCENT_H
+#define TIDE_DESCENT_H
 
-#include "arguments.h"
+#include "tide/kernel.h"
+
+#define TIDE_KERNEL(name) extern const struct tide_kernel tide_kernel_##name;
+#include "kernels.def"
+#undef TIDE_KERNEL
 
 /* X by column, n rows x J columns. Sparse: column j has the entries offsets[j] .. offsets[j + 1] -
  * 1 of rows (rising, from 0) and values. Dense: offsets NULL, column j is values[j n .. j n + n -
@@ -39,10 +43,6 @@ enum { D_OFFSETS, D_ROWS, D_VALUES, D_N, D_SET, D_SHIFT, D_COMMON };
 /* Reads and checks them: every entry lies inside. *set NULL: all, *count = J. EINVAL. */
 int descent_columns_of(const struct tide_argument *arguments, struct descent_columns *x, const uint32_t **set,
                        size_t *count, char *error);
-
-/* The f64 tensor at `index` with `want` elements, NULL where it is not given. EINVAL. */
-int descent_vector(const struct tide_kernel *kernel, const struct tide_argument *arguments, size_t index, size_t want,
-                   double **out, char *error);
 
 /* min over x of -z'(x - x0) + 1/2 (x - x0)' G (x - x0) + sum_j penalty_j |x_j| + ridge_j x_j^2 / 2,
  * from x0, which becomes the solution: cyclic descent over the variables that move, and now and

@@ -7,10 +7,7 @@
  * have settled the equations of the support are solved as they are; where a sign would change, the
  * step goes up to there, and that variable leaves the support.
  */
-#include "models/descent.h"
-
-#include "base/base.h"
-#include "kernels.h"
+#include "descent.h"
 
 #include <math.h>
 #include <string.h>
@@ -250,10 +247,10 @@ static int solve_run(const struct tide_argument *arguments, struct tide_result *
     size_t m = arguments[SOLVE_X].tensor.rows * arguments[SOLVE_X].tensor.columns;
     double *gram, *z, *penalty, *ridge;
     uint64_t most;
-    int code = descent_vector(kernel, arguments, SOLVE_GRAM, m * m, &gram, error);
-    code = code ? code : descent_vector(kernel, arguments, SOLVE_Z, m, &z, error);
-    code = code ? code : descent_vector(kernel, arguments, SOLVE_PENALTY, m, &penalty, error);
-    code = code ? code : descent_vector(kernel, arguments, SOLVE_RIDGE, m, &ridge, error);
+    int code = tide_kernel_vector(kernel, arguments, SOLVE_GRAM, m * m, &gram, error);
+    code = code ? code : tide_kernel_vector(kernel, arguments, SOLVE_Z, m, &z, error);
+    code = code ? code : tide_kernel_vector(kernel, arguments, SOLVE_PENALTY, m, &penalty, error);
+    code = code ? code : tide_kernel_vector(kernel, arguments, SOLVE_RIDGE, m, &ridge, error);
     code = code ? code : tide_kernel_whole(kernel, arguments, SOLVE_PASSES, 0, 1u << 30, &most, error);
     if (code < 0) {
         return code;

@@ -2,10 +2,8 @@
  * Scheduled sets: which variables a round takes, drawn by weight and kept while the changes that
  * are made at the same time, or are under way, cannot spoil one another.
  */
-#include "models/descent.h"
-
-#include "base/base.h"
-#include "kernels.h"
+#include "descent.h"
+#include "mutant.h"
 
 #include <math.h>
 #include <string.h>
@@ -72,8 +70,8 @@ static int weigh_run(const struct tide_argument *a, struct tide_result *results,
     const struct tide_kernel *kernel = &tide_kernel_descent_weigh;
     double *weights = a[WEIGH_WEIGHTS].tensor.data, *tree, *values;
     size_t count = elements(&a[WEIGH_WEIGHTS].tensor), changed = elements(&a[WEIGH_SET].tensor);
-    int code = descent_vector(kernel, a, WEIGH_TREE, count + 1, &tree, error);
-    code = code || !a[WEIGH_SET].given ? code : descent_vector(kernel, a, WEIGH_VALUES, changed, &values, error);
+    int code = tide_kernel_vector(kernel, a, WEIGH_TREE, count + 1, &tree, error);
+    code = code || !a[WEIGH_SET].given ? code : tide_kernel_vector(kernel, a, WEIGH_VALUES, changed, &values, error);
     if (code == 0 && a[WEIGH_SET].given && !a[WEIGH_VALUES].given) {
         code = tide_kernel_fail(error, TIDE_EINVAL, "set and values come together");
     }
@@ -125,7 +123,7 @@ static int sample_run(const struct tide_argument *a, struct tide_result *results
     uint32_t *out = a[SAMPLE_OUT].tensor.data;
     uint64_t wanted = 0;
     double *tree, floor_share = a[SAMPLE_FLOOR].number;
-    int code = descent_vector(kernel, a, SAMPLE_TREE, count + 1, &tree, error);
+    int code = tide_kernel_vector(kernel, a, SAMPLE_TREE, count + 1, &tree, error);
     code =
         code ? code : tide_kernel_whole(kernel, a, SAMPLE_COUNT_, 0, elements(&a[SAMPLE_OUT].tensor), &wanted, error);
     if (code < 0) {

@@ -3,10 +3,7 @@
  * "Scalable Coordinate Descent Approaches to Parallel Matrix Factorization", ICDM 2012: CCD++).
  * Cells are in any order; `residual` of a cell is what all ranks together leave of it.
  */
-#include "models/descent.h"
-
-#include "base/base.h"
-#include "kernels.h"
+#include "descent.h"
 
 #include <math.h>
 #include <string.h>
@@ -32,11 +29,11 @@ static int ccd_run(const struct tide_argument *a, struct tide_result *results, c
     size_t columns = a[CCD_H].tensor.rows * a[CCD_H].tensor.columns;
     const double *w = a[CCD_W].tensor.data, *h = a[CCD_H].tensor.data;
     double *residual, *num, *den, squares = 0;
-    int code = descent_vector(kernel, a, CCD_RESIDUAL, n, &residual, error);
+    int code = tide_kernel_vector(kernel, a, CCD_RESIDUAL, n, &residual, error);
     code = code ? code : tide_kernel_choice(kernel, a, CCD_SIDE, sides, 4, &side, error);
     size_t want = side == 0 ? rows : columns;
-    code = code ? code : descent_vector(kernel, a, CCD_NUM, want, &num, error);
-    code = code ? code : descent_vector(kernel, a, CCD_DEN, want, &den, error);
+    code = code ? code : tide_kernel_vector(kernel, a, CCD_NUM, want, &num, error);
+    code = code ? code : tide_kernel_vector(kernel, a, CCD_DEN, want, &den, error);
     if (code == 0 && (cells->columns != 2 || (side < 2 && (!num || !den)))) {
         code = tide_kernel_fail(error, TIDE_EINVAL, "cells are n x 2; sums want num and den");
     }
@@ -80,9 +77,9 @@ static int rank_run(const struct tide_argument *a, struct tide_result *results, 
     const struct tide_kernel *kernel = &tide_kernel_ccd_rank;
     size_t n = a[RANK_TO].tensor.rows * a[RANK_TO].tensor.columns;
     double *to = a[RANK_TO].tensor.data, *num, *den, *counts;
-    int code = descent_vector(kernel, a, RANK_NUM, n, &num, error);
-    code = code ? code : descent_vector(kernel, a, RANK_DEN, n, &den, error);
-    code = code ? code : descent_vector(kernel, a, RANK_COUNTS, n, &counts, error);
+    int code = tide_kernel_vector(kernel, a, RANK_NUM, n, &num, error);
+    code = code ? code : tide_kernel_vector(kernel, a, RANK_DEN, n, &den, error);
+    code = code ? code : tide_kernel_vector(kernel, a, RANK_COUNTS, n, &counts, error);
     for (size_t i = 0; i < n && code == 0; i++) {
         double below = a[RANK_L].number * (counts ? counts[i] : 1) + den[i];
         to[i] = below > 0 ? num[i] / below : 0;

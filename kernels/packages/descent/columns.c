@@ -5,11 +5,7 @@
  * certified is computed by dots. `exact` ones are f64 dot products, for columns that f32 does not
  * tell apart.
  */
-#include "models/descent.h"
-
-#include "base/base.h"
-#include "tensor/cpu/gemm.h"
-#include "kernels.h"
+#include "descent.h"
 
 #include <math.h>
 #include <string.h>
@@ -72,17 +68,6 @@ int descent_columns_of(const struct tide_argument *arguments, struct descent_col
             return tide_kernel_fail(error, TIDE_EINVAL, "set: there is no column %u, only %zu", (*set)[k], x->j);
         }
     }
-    return 0;
-}
-
-int descent_vector(const struct tide_kernel *kernel, const struct tide_argument *arguments, size_t index, size_t want,
-                   double **out, char *error) {
-    const struct tide_argument *a = &arguments[index];
-    if (a->given && elements(&a->tensor) != want) {
-        return tide_kernel_fail(error, TIDE_EINVAL, "%s has %zu numbers, not %zu", kernel->parameters[index].name,
-                                elements(&a->tensor), want);
-    }
-    *out = a->given ? a->tensor.data : NULL;
     return 0;
 }
 
@@ -157,8 +142,8 @@ static int dots_run(const struct tide_argument *arguments, struct tide_result *r
     uint64_t power = 1;
     int code = descent_columns_of(arguments, &x, &set, &count, error);
     code = code ? code : tide_kernel_whole(kernel, arguments, DOTS_POWER, 0, 2, &power, error);
-    code = code ? code : descent_vector(kernel, arguments, DOTS_V, x.n, &v, error);
-    code = code ? code : descent_vector(kernel, arguments, DOTS_OUT, count, &out, error);
+    code = code ? code : tide_kernel_vector(kernel, arguments, DOTS_V, x.n, &v, error);
+    code = code ? code : tide_kernel_vector(kernel, arguments, DOTS_OUT, count, &out, error);
     size_t entries = 0;
     for (size_t k = 0; k < count && code == 0; k++) {
         size_t j = set ? set[k] : k;
@@ -216,8 +201,8 @@ static int apply_run(const struct tide_argument *arguments, struct tide_result *
     size_t count, entries = 0;
     double *v, *d;
     int code = descent_columns_of(arguments, &x, &set, &count, error);
-    code = code ? code : descent_vector(kernel, arguments, APPLY_V, x.n, &v, error);
-    code = code ? code : descent_vector(kernel, arguments, APPLY_D, count, &d, error);
+    code = code ? code : tide_kernel_vector(kernel, arguments, APPLY_V, x.n, &v, error);
+    code = code ? code : tide_kernel_vector(kernel, arguments, APPLY_D, count, &d, error);
     for (size_t k = 0; k < count && code == 0; k++) {
         size_t j = set ? set[k] : k;
         double by = arguments[APPLY_BY].number * d[k];
@@ -341,8 +326,8 @@ static int gram_run(const struct tide_argument *arguments, struct tide_result *r
     int code = descent_columns_of(arguments, &x, &set, &count, error);
     code = code ? code : tide_kernel_whole(kernel, arguments, GRAM_FROM, 0, count, &from, error);
     fresh = code ? 0 : count - (size_t)from;
-    code = code ? code : descent_vector(kernel, arguments, GRAM_WEIGHTS, x.n, &weights, error);
-    code = code ? code : descent_vector(kernel, arguments, GRAM_OUT, fresh * count, &out, error);
+    code = code ? code : tide_kernel_vector(kernel, arguments, GRAM_WEIGHTS, x.n, &weights, error);
+    code = code ? code : tide_kernel_vector(kernel, arguments, GRAM_OUT, fresh * count, &out, error);
     if (code == 0) {
         bool exact = x.offsets || arguments[GRAM_EXACT].number != 0;
         code = (exact ? exact_gram : dense_gram)(&x, set, from, count, weights, out, error);

@@ -7,10 +7,11 @@
  * w (of the last round), r = 1/n sum of changes of a_j x_j since then, and weight = rho S_ii / lam:
  * with z = x.(w + weight r) and c = weight |x|^2 / n it maximises the local dual in a_j.
  */
-#include "models/descent.h"
+#include "tide/kernel.h"
 
-#include "base/base.h"
-#include "kernels.h"
+#define TIDE_KERNEL(name) extern const struct tide_kernel tide_kernel_##name;
+#include "kernels.def"
+#undef TIDE_KERNEL
 
 #include <math.h>
 #include <string.h>
@@ -220,9 +221,9 @@ struct task {
 static int task_of(const struct tide_kernel *kernel, const struct tide_argument *a, struct task *out, char *error) {
     size_t loss = 0;
     int code = rows_of(a, &out->x, error);
-    code = code ? code : descent_vector(kernel, a, M_Y, out->x.n, &out->y, error);
-    code = code ? code : descent_vector(kernel, a, M_A, out->x.n, &out->a, error);
-    code = code ? code : descent_vector(kernel, a, M_W, out->x.d, &out->w, error);
+    code = code ? code : tide_kernel_vector(kernel, a, M_Y, out->x.n, &out->y, error);
+    code = code ? code : tide_kernel_vector(kernel, a, M_A, out->x.n, &out->a, error);
+    code = code ? code : tide_kernel_vector(kernel, a, M_W, out->x.d, &out->w, error);
     code = code ? code : tide_kernel_choice(kernel, a, M_LOSS, losses, LOSSES, &loss, error);
     code = code ? code : tide_kernel_whole(kernel, a, M_FIRST, 0, out->x.n, &out->first, error);
     code = code ? code : tide_kernel_whole(kernel, a, M_ROWS, 0, out->x.n - out->first, &out->rows, error);
@@ -251,7 +252,7 @@ static int sdca_run(const struct tide_argument *arguments, struct tide_result *r
     struct task t;
     double *r = NULL, weight = arguments[SDCA_WEIGHT].number, n = arguments[SDCA_SAMPLES].number;
     int code = task_of(kernel, arguments, &t, error);
-    code = code ? code : descent_vector(kernel, arguments, SDCA_R, t.x.d, &r, error);
+    code = code ? code : tide_kernel_vector(kernel, arguments, SDCA_R, t.x.d, &r, error);
     if (code == 0 && !(weight >= 0 && isfinite(weight) && n >= 1)) {
         code = tide_kernel_fail(error, TIDE_EINVAL, "weight must be 0 or more, samples 1 or more");
     }
@@ -339,8 +340,8 @@ static int mtl_product_run(const struct tide_argument *a, struct tide_result *re
     double *from = NULL, *to = NULL, by = a[P_BY].number;
     int code = rows_of(a, &x, error);
     code = code ? code : tide_kernel_choice(kernel, a, P_KIND, kinds, 3, &kind, error);
-    code = code ? code : descent_vector(kernel, a, P_IN, kind == 1 ? x.n : x.d, &from, error);
-    code = code ? code : descent_vector(kernel, a, P_OUT, kind == 2 ? x.n : x.d, &to, error);
+    code = code ? code : tide_kernel_vector(kernel, a, P_IN, kind == 1 ? x.n : x.d, &from, error);
+    code = code ? code : tide_kernel_vector(kernel, a, P_OUT, kind == 2 ? x.n : x.d, &to, error);
     code = code ? code : tide_kernel_whole(kernel, a, P_FIRST, 0, x.n, &first, error);
     code = code ? code : tide_kernel_whole(kernel, a, P_ROWS, 0, x.n - first, &rows, error);
     for (size_t i = (size_t)first; code == 0 && i < first + rows; i++) {

@@ -2,10 +2,7 @@
  * The outer loop of Gram working sets: which variables come in, the matrix as it grows, and what
  * logistic regression is at a point.
  */
-#include "models/descent.h"
-
-#include "base/base.h"
-#include "kernels.h"
+#include "descent.h"
 
 #include <math.h>
 #include <string.h>
@@ -62,7 +59,7 @@ static int choose_run(const struct tide_argument *arguments, struct tide_result 
     bool positive = arguments[CHOOSE_POSITIVE].number != 0;
     double *c, most = 0, free_most = 0, over = 0, least = arguments[CHOOSE_LEAST].number;
     uint64_t wanted = 0;
-    int code = descent_vector(kernel, arguments, CHOOSE_C, count, &c, error);
+    int code = tide_kernel_vector(kernel, arguments, CHOOSE_C, count, &c, error);
     code = code ? code
                 : tide_kernel_whole(kernel, arguments, CHOOSE_COUNT_, 0, elements(&arguments[CHOOSE_OUT].tensor),
                                     &wanted, error);
@@ -146,7 +143,7 @@ static int grow_run(const struct tide_argument *a, struct tide_result *results, 
         (old ? elements(&a[GROW_OLD].tensor) != m * m : m != 0)) {
         return tide_kernel_fail(error, TIDE_EINVAL, "old m x m, rows f x (m + f), out square");
     }
-    int code = descent_vector(&tide_kernel_descent_grow, a, GROW_MEANS, all, &means, error);
+    int code = tide_kernel_vector(&tide_kernel_descent_grow, a, GROW_MEANS, all, &means, error);
     if (code < 0) {
         return code;
     }
@@ -197,11 +194,11 @@ static int logistic_run(const struct tide_argument *a, struct tide_result *resul
     size_t n = elements(&a[LOG_V].tensor);
     double *y, *weights, *slope, *curvature, *d;
     double loss = 0, dual = 0, slopes = 0, curvatures = 0;
-    int code = descent_vector(kernel, a, LOG_Y, n, &y, error);
-    code = code ? code : descent_vector(kernel, a, LOG_WEIGHTS, n, &weights, error);
-    code = code ? code : descent_vector(kernel, a, LOG_SLOPE, n, &slope, error);
-    code = code ? code : descent_vector(kernel, a, LOG_CURVATURE, n, &curvature, error);
-    code = code ? code : descent_vector(kernel, a, LOG_D, n, &d, error);
+    int code = tide_kernel_vector(kernel, a, LOG_Y, n, &y, error);
+    code = code ? code : tide_kernel_vector(kernel, a, LOG_WEIGHTS, n, &weights, error);
+    code = code ? code : tide_kernel_vector(kernel, a, LOG_SLOPE, n, &slope, error);
+    code = code ? code : tide_kernel_vector(kernel, a, LOG_CURVATURE, n, &curvature, error);
+    code = code ? code : tide_kernel_vector(kernel, a, LOG_D, n, &d, error);
     if (code < 0) {
         return code;
     }
