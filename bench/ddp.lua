@@ -4,6 +4,7 @@
 -- packets, and what the formulas of docs/guides/exchange.md say of the ways that were taken.
 local tide, nn = require "tide", require "tide.nn"
 local exchange = require "tide.nn.exchange"
+local summary = require "tide.run.summary"
 
 local opt = tide.options {
   net      = {"the net", default = "mlp", choices = {"mlp", "vgg", "mlr"}},
@@ -107,7 +108,7 @@ tide.main(function()
     print(tide.json.encode {
       schema = "tide.ddp/1", peer = "tide", method = each.policy, net = opt.net, workers = opt.workers,
       step_ms = 1000 * report.step_s, out_bytes = report.out_bytes, content_bytes = report.content_bytes,
-      formula_bytes = report.formula_bytes, overlap = exchange.overlap(report),
+      formula_bytes = report.formula_bytes, overlap = summary.overlap_of(report),
     })
   end
 end)

@@ -402,15 +402,6 @@ function exchange:settle()
   self.core:flush()
 end
 
----Share of the time in which gradients were under way that computing hid; time in which others were not done with their
----step is no communication.
----@param figures table of figures(), of one worker or added up
----@return number|nil
-function exchange.overlap(figures)
-  local under_way <const> = figures.comm_s - figures.comm_skew_s
-  return under_way > 0 and math.max(0, 1 - figures.comm_wait_s / under_way) or nil
-end
-
 ---@return table {loss=, count=, correct=} of all workers since the last call
 function exchange:totals()
   local total <const> = self.total

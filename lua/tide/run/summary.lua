@@ -102,12 +102,22 @@ function summary.add_report(sums, report)
   end
 end
 
+---Share of the time in which gradients were in flight that computing hid. Time in which other workers had not ended
+---their step is no communication.
+---@param figures table of the exchange, of one worker or added up
+---@return number|nil
+---@package
+function summary.overlap_of(figures)
+  local in_flight <const> = figures.comm_s - figures.comm_skew_s
+  return in_flight > 0 and math.max(0, 1 - figures.comm_wait_s / in_flight) or nil
+end
+
 ---What reports said of the exchange of gradients.
 local function add_exchange(self, sums)
   if not sums.comm_bytes then return end
   for k, v in pairs(sums) do self[k] = v end
   if (self.steps or 0) > 0 then self.comm_bytes_step = self.comm_bytes / self.steps end
-  if sums.comm_s then self.overlap = require("tide.nn.exchange").overlap(sums) end
+  if sums.comm_s then self.overlap = summary.overlap_of(sums) end
 end
 
 ---@param run tide.run
