@@ -18,6 +18,11 @@ grep -q "row 999 = 10 20 30 40" <<<"$out"
 grep -q "three greetings answered" <<<"$out"
 "$prefix/bin/tide" version >/dev/null
 grep -q '^function tide_tensor:axpy(a, x) end' "$prefix/share/tide/meta/tide.meta.lua" # what editors complete with
+cat >"$work/kernel.lua" <<'LUA'
+local tide = require "tide"
+tide.main(function() print(tide.kernel "lda_top", tide.kernel "mtl_score", tide.kernel "ccd_sums") end)
+LUA
+(cd "$work" && "$prefix/bin/tide" run kernel.lua 2>&1) | grep -q "function.*function.*function" || { echo "plugins of packages are not installed"; exit 1; }
 
 # What is installed finds headers and plugins by where it lies, whatever prefix the build was configured for.
 [ "$(cd "$(pkg-config --variable=includedir tide)" && pwd)" = "$(cd "$prefix/include" && pwd)" ]
@@ -112,7 +117,7 @@ for library in tide tide-actor tide-client; do
   shown=$(nm -D --defined-only "$(dirname "$pc")/lib$library.so" | awk '{print $3}' | sort)
   map=$build/exports.map
   [ $library != tide-client ] || map=$build/client_exports.map
-  stray=$(comm -23 <(echo "$shown") <(sed -n 's/^ *\(tide[a-z_]*\);$/\1/p' "$map" | sort))
+  stray=$(comm -23 <(echo "$shown") <(sed -n 's/^ *\(tide[a-z0-9_]*\);$/\1/p' "$map" | sort))
   if [ -z "$shown" ] || [ -n "$stray" ]; then echo "lib$library.so shows: $stray"; exit 1; fi
 done
 
