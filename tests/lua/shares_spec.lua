@@ -1,7 +1,7 @@
 -- Shares of persons: what a file may say, and what counts as used.
 package.path = "tests/lua/?.lua;" .. package.path
 require "support"
-local shares = require "tide.scheduler.shares"
+local shares = require "tide.policy.persons"
 
 describe("shares", function()
   it("take weights and limits of persons, weights and priorities of groups", function()

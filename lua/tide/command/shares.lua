@@ -4,6 +4,7 @@ local client = require "tide.cluster.client"
 local cluster_view = require "tide.cluster.view"
 local errors = require "tide.errors"
 local listing = require "tide.show.listing"
+local shares = require "tide.policy.persons"
 local text = require "tide.text"
 local units = require "tide.units"
 
@@ -46,7 +47,7 @@ end
 function verbs.set(context, path)
   local content <const>, unread = context.core.file_read(path)
   if not content then return nil, errors.from(unread) end
-  local given <const>, err = require("tide.scheduler.shares").read(content, path)
+  local given <const>, err = shares.read(content, path)
   if not given then return nil, err end
   return change(context, given, "the shares are those of " .. text.clean(path))
 end

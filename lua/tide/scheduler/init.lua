@@ -16,7 +16,7 @@ local models = require "tide.scheduler.models"
 local nodes = require "tide.scheduler.nodes"
 local placer = require "tide.policy.placer"
 local settle = require "tide.scheduler.settle"
-local shares = require "tide.scheduler.shares"
+local shares = require "tide.policy.persons"
 local text = require "tide.text"
 
 local scheduler = {}

@@ -1,6 +1,8 @@
 -- `tide.sim.jobs`: the job-level simulator for scripts and the command `tide sim jobs`. The guide is
 -- docs/guides/scheduling.md.
+local core = require "tide.core"
 local errors = require "tide.errors"
+local shares = require "tide.policy.persons"
 local profiles = require "tide.sim.jobs.profiles"
 local report = require "tide.sim.jobs.report"
 local trace = require "tide.sim.jobs.trace"
@@ -54,9 +56,8 @@ local function resize_of(value)
 end
 
 local function shares_of(path)
-  local content <const>, unread = require("tide.core").file_read(path)
+  local content <const>, unread = core.file_read(path)
   if not content then error(errors.from(unread), 0) end
-  local shares <const> = require "tide.scheduler.shares"
   local given <const>, err = shares.read(content, path)
   if not given then error(err, 0) end
   return shares.check(given)

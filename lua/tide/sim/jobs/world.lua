@@ -8,7 +8,7 @@ local Host = require "tide.policy.host"
 local Job = require "tide.sim.jobs.job"
 local placer = require "tide.policy.placer"
 local report = require "tide.sim.jobs.report"
-local shares = require "tide.scheduler.shares"
+local shares = require "tide.policy.persons"
 
 local world = {}
 world.__index = world
@@ -26,7 +26,7 @@ local SIGNALS <const> = {"job.person", "job.request", "job.attained", "job.resiz
 ---@field events boolean decisions when something happens, and every `every` seconds
 ---@field nodes_min integer with autoscaling
 ---@field nodes_max integer
----@field shares? tide.scheduler.share_settings of persons
+---@field shares? tide.policy.share_settings of persons
 ---@field used? {at: number, by: table<string, number>} what persons used before; see shares.new
 ---@field machines? table[] {id, slots, machine, state = "up"}: nodes that differ
 

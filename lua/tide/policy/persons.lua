@@ -14,7 +14,7 @@ local HALF_LIFE_S <const> = 7 * 86400
 local WEIGHT_MOST <const>, COUNT_MOST <const> = 1e6, 1 << 20
 local PERSONS_MOST <const> = 2000
 
----@class tide.scheduler.share of a person or a group
+---@class tide.policy.share of a person or a group
 ---@field weight number its part of the slots among all that want some; 1
 ---@field priority? integer persons of a higher one are served first; that of the group, else 0
 ---@field slots? integer of a person: most slots at a time
@@ -22,11 +22,11 @@ local PERSONS_MOST <const> = 2000
 ---@field memory? integer of a person: most bytes on a node that the caps of its runs claim together
 ---@field group? string of a person
 
----@class tide.scheduler.share_settings
+---@class tide.policy.share_settings
 ---@field half_life_s number
----@field default tide.scheduler.share of persons that are not named
----@field groups table<string, tide.scheduler.share>
----@field persons table<string, tide.scheduler.share>
+---@field default tide.policy.share of persons that are not named
+---@field groups table<string, tide.policy.share>
+---@field persons table<string, tide.policy.share>
 
 local function refuse(message, help)
   return nil, errors.new("T0113", {message = "shares: " .. message, state = "nothing changed", help = help})
@@ -97,7 +97,7 @@ end
 local TOP <const> = {half_life = true, default = true, groups = true, persons = true}
 
 ---@param given any {half_life = "7d", default = {..}, groups = {name = {..}}, persons = {name = {..}}}
----@return tide.scheduler.share_settings|nil, table? err T0113
+---@return tide.policy.share_settings|nil, table? err T0113
 function shares.check(given)
   if type(given) ~= "table" then return refuse(("a %s is no table"):format(type(given))) end
   for key in pairs(given) do
@@ -143,7 +143,7 @@ function shares.read(content, path)
   return given
 end
 
----@param settings? tide.scheduler.share_settings
+---@param settings? tide.policy.share_settings
 ---@param used? {at: number, by: table<string, number>} what was used before, as `shares:export` gives it
 ---@param now number seconds
 ---@return table
