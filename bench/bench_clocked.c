@@ -11,6 +11,7 @@
  * on a busy machine too.
  */
 #include "bench/report.h"
+#include "store/core/table.h"
 
 #include <stdlib.h>
 #include <time.h>

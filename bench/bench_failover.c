@@ -11,6 +11,7 @@
  * that each core has four to choose from; whoever is declared dead then is one too many.
  */
 #include "bench/report.h"
+#include "store/core/table.h"
 
 #include <signal.h>
 #include <stdlib.h>

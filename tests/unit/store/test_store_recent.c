@@ -66,14 +66,13 @@ static void push(struct node *n, struct tide_random *random, unsigned origin, ui
 
 /* A slot's ids go from one node to another, with the marks. */
 static void move(struct node *from, struct node *to, unsigned s) {
-    struct tide_writer w;
-    struct tide_reader r;
-    tide_writer_init(&w, NULL, 0);
-    tide__dedup_write(from->table, slots[s], &w);
-    assert_int_equal(w.error, 0);
-    tide_reader_init(&r, w.data, w.size);
-    assert_int_equal(tide__dedup_read(to->table, slots[s], &r), 0);
-    tide_writer_release(&w);
+    size_t count;
+    uint64_t *pairs = tide__dedup_list(from->table, slots[s], &count);
+    assert_non_null(pairs);
+    const struct tide__array ids = {.at = (const uint8_t *)pairs, .count = 2 * count},
+                             lows = {.at = (const uint8_t *)(pairs + 2 * count), .count = 2 * count};
+    assert_int_equal(tide__dedup_take(to->table, slots[s], &ids, &lows), 0);
+    tide_free(pairs);
     for (unsigned o = 0; o < ORIGINS; o++) {
         for (unsigned q = 0; q < SEQUENCES; q++) {
             to->had[s][o][q] = from->had[s][o][q] && q >= *low_of(from, o);
