@@ -111,6 +111,7 @@ end
 local ROOMS <const> = {
   {"actor", "Actors"}, {"net", "Links and members"}, {"control", "The controller's log"}, {"store", "Parameter tables"},
   {"exchange", "Exchange of gradients"}, {"run", "Runs"}, {"cluster", "Clusters"}, {"console", "Consoles"},
+  {"policy", "Policies"}, {"scheduler", "Scheduling"},
 }
 
 local function rows_of(lines, prefix)

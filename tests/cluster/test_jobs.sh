@@ -74,7 +74,7 @@ says out.txt '^tags +lr=low$'
 says out.txt '^note +the second try$'
 noted() { grep -q '"note":"the second try".*"tags":\["lr=low"\]' .tide/runs/*/notes.json; }
 wait_for 10 noted || fail "notes.json does not list what was noted"
-run 0 runs list --where 'tags and tags:find "lr=low"'
+run 0 runs list --where 'tags:find "lr=low"'
 says out.txt "$name"
 run 1 job resume "$name"
 says err.txt 'T0513.*not paused'

@@ -28,6 +28,10 @@ says err.txt 'did you mean `weight`'
 run 1 shares set missing.lua
 run 2 shares set
 run 2 shares dance
+sed -n '/^```lua/,/^```/p' "$root/docs/guides/shares.md" | sed '1d;$d' >page.lua # the file of the guide
+run 0 shares set page.lua
+run 0 shares --json
+says out.txt '"name":"alice".*"slots_max":16'
 run 0 shares set shares.lua
 
 # Without a policy its person's limit keeps a run waiting, though a slot is free; with other shares it starts.

@@ -32,7 +32,7 @@ local function row_of(run)
   for k, v in pairs(run) do
     if type(v) ~= "table" then row[k] = v end
   end
-  row.tags = type(run.tags) == "table" and table.concat(run.tags, " ") or nil
+  row.tags = table.concat(run.tags or {}, " ")
   row.schema = nil -- that of the file
   row.began = run.started_at and os.date("%F %T", run.started_at // 1 | 0)
   row.arguments = type(run.args) == "table" and table.concat(run.args, " ") or nil
