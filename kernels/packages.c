@@ -92,11 +92,11 @@ const struct tide_kernel *tide_kernel_of_packages(const char *name) {
 
 const struct tide_kernel *tide_kernel_of_packages_at(size_t index) {
     for (size_t i = 0; i < TIDE_COUNT(packages); i++) {
-        if (index < packages[i].kernel_count) {
-            const struct tide_kernel_module *module = module_of(&packages[i]);
-            return module ? &module->kernels[index] : tide_kernel_of_packages_at(index + packages[i].kernel_count);
+        const struct tide_kernel_module *module = module_of(&packages[i]);
+        if (module && index < packages[i].kernel_count) {
+            return &module->kernels[index];
         }
-        index -= packages[i].kernel_count;
+        index -= module ? packages[i].kernel_count : 0; /* one that is not installed has none */
     }
     return NULL;
 }

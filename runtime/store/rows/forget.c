@@ -50,7 +50,7 @@ void tide__forget_destroy(struct tide_table *table) {
 }
 
 uint16_t tide__forget_epoch_at(const struct tide__forget *forget, uint64_t wall_ns) {
-    return forget->epoch_ns ? (uint16_t)(wall_ns / forget->epoch_ns) : 0;
+    return (uint16_t)(forget->epoch_ns ? wall_ns / forget->epoch_ns : 0);
 }
 
 /* ---- use records ---- */
