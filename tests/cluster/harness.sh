@@ -29,10 +29,8 @@ cleanup() {
 }
 trap cleanup EXIT
 
-# For tests of several controllers: the address sanitizer's dlopen does not look where the program's own would.
-find_plugins() {
-    if [ -n "${TIDE_SANITIZED:-}" ]; then export LD_LIBRARY_PATH=${TIDE_BUILD_DIR:-$root/build}; fi
-}
+# Plugins: the address sanitizer's dlopen does not look where the program's own would.
+if [ -n "${TIDE_SANITIZED:-}" ]; then export LD_LIBRARY_PATH=${TIDE_BUILD_DIR:-$root/build}; fi
 
 # For tests that play a person at a prompt: a chroot without /dev/pts has no terminals.
 need_terminals() {

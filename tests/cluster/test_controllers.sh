@@ -4,7 +4,6 @@
 # was no controller (median, p99).
 . "$(dirname "$0")/harness.sh"
 . "$(dirname "$0")/controlled.sh"
-find_plugins
 rounds=${ROUNDS:-2}
 if [ ! -e "$(dirname "$TIDE")/tide_raft.so" ]; then
     timeout 30 "$TIDE" node --controllers 3 >missing.txt 2>&1 </dev/null && fail "controllers without the plugin"

@@ -1,7 +1,6 @@
 #!/bin/bash
 # `tide dashboard`: odd bytes are refused, the page lives in a real browser, and nothing of it stays.
 . "$(dirname "$0")/harness.sh"
-find_plugins
 export TIDE_SILENCE=${TIDE_SILENCE:-3}
 plugin=${TIDE_BUILD_DIR:-$root/build}/tide_http.so
 [ -e "$plugin" ] || { echo "skipped: tide_http.so is not built (libmicrohttpd-dev)"; exit 77; }

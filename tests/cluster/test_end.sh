@@ -1,7 +1,6 @@
 #!/bin/bash
 # A cluster that ends takes its rows with it: nobody that goes is found dead, and nobody looks for copies of what it held.
 . "$(dirname "$0")/harness.sh"
-find_plugins
 
 cat >copied.lua <<'LUA'
 local tide = require "tide"

@@ -2,7 +2,6 @@
 # Ctrl-C at random moments, once and twice, as a terminal sends it (to the whole process group): no process is left,
 # and the exit code is 130. SIGTERM to one node in mid-run: it leaves in order, the run ends and says why.
 . "$(dirname "$0")/harness.sh"
-find_plugins
 
 cat >long.lua <<'LUA'
 local tide = require "tide"

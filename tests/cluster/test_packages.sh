@@ -2,7 +2,6 @@
 # Packages: what `tide new` makes passes its test, as the example that it made does; a plugin of the build is loaded by the
 # first use of one of its kernels, and named where it is missing.
 . "$(dirname "$0")/harness.sh"
-find_plugins
 
 run 0 new package squares
 diff -r squares "$root/examples/packages/squares" >diff.txt || { fail "examples/packages/squares is not what tide new makes"; head -20 diff.txt; }
@@ -27,6 +26,6 @@ loaded() { LD_DEBUG=files "$TIDE" "$@" 2>&1 | grep -c "calling init:.*/tide_lda.
 [ "$(loaded run use.lua)" -ge 1 ] || fail "the plugin is not loaded by its first use"
 mkdir -p alone
 cp "$TIDE" alone/tide
-TIDE=$PWD/alone/tide run 1 run use.lua
+LD_LIBRARY_PATH="" TIDE=$PWD/alone/tide run 1 run use.lua
 says err.txt 'the package lda is not installed whole: .*tide_lda.so'
 finish

@@ -2,7 +2,6 @@
 # Signals are heard whatever the threads of a driver do: in native operations, in a loop of the script, in the queue for
 # slots, behind a worker that never reports. What can be saved is saved, and no process is left.
 . "$(dirname "$0")/harness.sh"
-find_plugins
 
 # A background command of a script ignores SIGINT; in a group of its own, as a terminal or `timeout` has it.
 in_a_group() {

@@ -2,7 +2,6 @@
 # Where code is: the line of a worker that loops, or is inside a kernel, is told by stack, why, actors, --timeout, stop
 # and cancel, while it goes on; a crash tells its signal, kernel and line at the driver and in the node's log.
 . "$(dirname "$0")/harness.sh"
-find_plugins
 
 cat >stuck.lua <<'LUA'
 local tide = require "tide"
