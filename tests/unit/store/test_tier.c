@@ -280,7 +280,8 @@ static void a_row_that_cannot_be_read_is_an_error_not_an_initial_row(void **stat
     struct tide__tier *tier = tide__tier_of(table);
     lost.key = some_cold_key(table);
     uint64_t word;
-    tide__word_unlock(tide__tier_word(table, lost.key, &word), word);
+    atomic_uint_fast64_t *lost_at = tide__tier_word(table, lost.key, &word);
+    tide__word_unlock(lost_at, word);
     struct tide__segment *segment = tide__segment_at(tier, (uint32_t)word);
     tide__segment_path(tier, segment, lost.path);
     const uint64_t at = tide__record_offset(tier, (uint32_t)word % tier->per_segment) + 40;
