@@ -161,7 +161,7 @@ static void tell_table(struct tide_table *table, int op, uint16_t node) {
     }
     for (unsigned class = 0; told && class < 2 * (TIDE_INTENT + 1); class ++) {
         struct telling t = {.told = told,
-                            .op = op,
+                            .op = (enum tide__op)op,
                             .node = node,
                             .technique = (uint8_t)(class / 2),
                             .all = class % 2,
@@ -170,7 +170,7 @@ static void tell_table(struct tide_table *table, int op, uint16_t node) {
         told->count = 0;
         tide__hot_each(s, tell_key, &t);
         if (told->count) {
-            tell(told, op, node, t.technique, t.all);
+            tell(told, (enum tide__op)op, node, t.technique, t.all);
         }
     }
     tide_free(told);

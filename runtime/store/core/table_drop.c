@@ -108,7 +108,8 @@ static bool is_quiet(struct tide_table *table) {
 /* ---- a node ---- */
 
 static void say(struct tide_store *store, uint32_t id, enum stage stage) {
-    (void)tide__store_tell(store, tide_net_controller(store->net), TIDE__AS(DROPPED, .table = id, .stage = stage));
+    (void)tide__store_tell(store, tide_net_controller(store->net),
+                           TIDE__AS(DROPPED, .table = id, .stage = (uint8_t)stage));
 }
 
 static void begin(struct tide_store *store, struct tide_table *table) {
