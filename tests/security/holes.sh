@@ -171,7 +171,7 @@ import sys, urllib.request
 ask = urllib.request.Request('http://127.0.0.1:$page/api/schema', headers={'Authorization': 'Bearer $token'})
 sys.exit(urllib.request.urlopen(ask, timeout=4).status != 200)" >holder.txt 2>&1 || fail "the owner has no place: $(tail -1 holder.txt)"
     done
-    kill "$dashboard"
+    kill $(pgrep -P "$dashboard") "$dashboard" # `as` is a shell whose child is the dashboard
 fi
 
 v down lab -y >/dev/null 2>&1
