@@ -137,6 +137,7 @@ tide.main(function()
     local served <const>, found <const>, n <const> = reader:pull(all)
     kept = t:pull(all)
     assert(n == info.generation, "an older generation is served")
+    assert(reader:info().rows == found:sum(), "not the keys with a row are counted")
     for i = 1, #kept do
       if served[i] ~= kept[i] then error(("wave %d: key %d is served as %g, is %g (found %d)"):format(wave, (i + 1) // 2,
         served[i], kept[i], found[(i + 1) // 2])) end
@@ -155,6 +156,27 @@ END
 run 0 run equal.lua
 says out.txt 'generation 6: changes, [0-9]* rows, equal'
 says out.txt 'restored equal'
+
+# A row that changed is counted once, though a version may have it twice.
+cat >count.lua <<'END'
+local tide = require "tide"
+local job = tide.job {name = "c", tables = {t = tide.table {keys = tide.hashed(), width = 1}},
+  worker = function(w) while not w:stopping() do tide.sleep(0.02) end end}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 1}
+  local run = cluster:start(job)
+  run.tables.t:push(tide.range(1, 100), tide.tensor.zeros("f32", 100, 1))
+  cluster:checkpoint "c"
+  local r <close> = tide.reader {dir = "c", table = "t"}
+  run.tables.t:push({5, 101}, {{1}, {1}})
+  cluster:checkpoint "c"
+  assert(r:refresh())
+  print(r:info().rows .. " rows")
+  run:stop()
+end)
+END
+run 0 run count.lua
+says out.txt '^101 rows'
 
 # Increments for other servers: what changed since a generation, and what went. More than the chain has are all rows.
 run 0 table export t --dir eq-ckpt --since 3 --out patch.safetensors

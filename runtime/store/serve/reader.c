@@ -232,6 +232,21 @@ static void give(struct version *v) {
     }
 }
 
+/* Keys with a row: an overlay has other rows of the base's keys, keys of its own, and keys that are gone. */
+static uint64_t rows_of(const struct version *v) {
+    uint64_t rows = v->base->live;
+    for (size_t i = 0; v->overlay && i < v->overlay->capacity; i++) {
+        const float *row;
+        const uint64_t key = v->overlay->keys[i];
+        const int now = v->overlay->at[i] ? tide__row_map_get(v->overlay, key, &row) : TIDE__MAP_NONE;
+        if (now != TIDE__MAP_NONE) {
+            rows += now == TIDE__MAP_ROW;
+            rows -= tide__row_map_get(v->base, key, &row) == TIDE__MAP_ROW;
+        }
+    }
+    return rows;
+}
+
 /* What `old` has with `changes` over it; NULL: all is in `changes`. *takes* changes. */
 static int make_version(const struct version *old, struct tide__row_map *changes, struct version **out) {
     struct version *v = tide_alloc_zero(1, sizeof *v);
@@ -259,9 +274,11 @@ static int make_version(const struct version *old, struct tide__row_map *changes
     tide__row_map_unref(changes);
     if (code) {
         give(v);
+        return code;
     }
-    *out = code ? NULL : v;
-    return code;
+    v->rows = rows_of(v);
+    *out = v;
+    return 0;
 }
 
 static int agree(const struct tide__reader *r, const struct tide_table_options *o, const char *name) {
@@ -390,7 +407,7 @@ void tide__reader_look(struct tide__reader *r, struct tide__reader_info *out) {
     *out = (struct tide__reader_info){
         .generation = v->generation,
         .id = v->id,
-        .rows = v->base->rows + (v->overlay ? v->overlay->rows : 0),
+        .rows = v->rows,
         .bytes = tide__row_map_bytes(v->base) + tide__row_map_bytes(v->overlay),
         .cut_wall_ns = v->cut_wall_ns,
         .width = r->options.width,

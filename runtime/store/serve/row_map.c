@@ -76,6 +76,8 @@ int tide__row_map_put(struct tide__row_map *map, uint64_t key, const float *row)
     const size_t i = place_of(map, key);
     map->used += map->at[i] == FREE;
     map->keys[i] = key;
+    map->live -= map->at[i] >= ROW;
+    map->live += row != NULL;
     if (!row) {
         map->at[i] = GONE; /* its row, if it had one, stays unused */
         return 0;

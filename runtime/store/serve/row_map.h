@@ -9,7 +9,8 @@ struct tide__row_map {
     atomic_uint refs; /* versions that have it */
     uint32_t width;
     size_t capacity, used; /* places; of them in use */
-    size_t rows, room;     /* rows; how many there is memory for */
+    size_t live;           /* keys with a row */
+    size_t rows, room;     /* rows, also of keys that are gone since; how many there is memory for */
     uint64_t *keys;
     uint32_t *at; /* 0: free; 1: the key is gone; else 2 + its row */
     float *values;

@@ -51,8 +51,10 @@ static void a_key_that_is_gone_may_come_back(void **state) {
     assert_int_equal(tide__row_map_put(map, 6, NULL), 0);
     assert_int_equal(state_of(map, 5), TIDE__MAP_GONE);
     assert_int_equal(state_of(map, 6), TIDE__MAP_GONE);
+    assert_int_equal(map->live, 0);
     put(map, 5, 2);
     assert_true(value_of(map, 5) == 2);
+    assert_int_equal(map->live, 1);
     tide__row_map_unref(map);
 }
 
