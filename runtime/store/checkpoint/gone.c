@@ -5,7 +5,29 @@
 
 enum { KEYS_AT_ONCE = 1024 };
 
-static int add(struct tide__gone *gone, const uint64_t *keys, size_t count, uint64_t place) {
+int tide__gone_each(const struct tide__saved *s, int (*each)(void *arg, const uint64_t *keys, size_t count),
+                    void *arg) {
+    const struct tide_safetensor *t = tide_safetensors_find(&s->header, "gone");
+    int code = t && (t->dtype != TIDE_DTYPE_U64 || t->rank != 1)
+                   ? tide_fail(TIDE_EPROTO, "'%s': tensor 'gone' is not U64 of one dimension", s->path)
+                   : 0;
+    for (uint64_t i = 0; t && !code && i < t->shape[0]; i += KEYS_AT_ONCE) {
+        uint64_t keys[KEYS_AT_ONCE];
+        const size_t count = t->shape[0] - i < KEYS_AT_ONCE ? (size_t)(t->shape[0] - i) : KEYS_AT_ONCE;
+        code = tide__saved_bytes(s, keys, count * sizeof *keys, s->header.data + t->begin + i * sizeof *keys);
+        code = code ? code : each(arg, keys, count);
+    }
+    return code;
+}
+
+struct adding {
+    struct tide__gone *gone;
+    uint64_t place;
+};
+
+static int add(void *arg, const uint64_t *keys, size_t count) {
+    const struct adding *adding = arg;
+    struct tide__gone *gone = adding->gone;
     if (gone->count + count > gone->capacity) {
         const size_t capacity = (gone->count + count) * 2;
         struct tide__gone_key *at = tide_realloc(gone->at, capacity * sizeof *at);
@@ -16,36 +38,19 @@ static int add(struct tide__gone *gone, const uint64_t *keys, size_t count, uint
         gone->capacity = capacity;
     }
     for (size_t i = 0; i < count; i++) {
-        gone->at[gone->count++] = (struct tide__gone_key){keys[i], place};
+        gone->at[gone->count++] = (struct tide__gone_key){keys[i], adding->place};
     }
     return 0;
 }
 
 int tide__gone_read(struct tide__gone *gone, struct tide_port *port, const char *path, uint64_t place) {
-    struct tide_file_info info;
-    struct tide_file *file;
-    struct tide_safetensors header = {0};
-    int code = port->ops->file_info(port, path, &info);
-    code = code ? code : port->ops->file_open(port, path, TIDE_FILE_READ, &file);
-    if (code) {
-        return code;
+    struct adding adding = {gone, place};
+    struct tide__saved saved;
+    int code = tide__saved_open(port, path, &saved);
+    if (!code) {
+        code = tide__gone_each(&saved, add, &adding);
+        tide__saved_close(&saved);
     }
-    code = tide__save_header(port, file, path, info.size, &header);
-    const struct tide_safetensor *t = code ? NULL : tide_safetensors_find(&header, "gone");
-    if (t && (t->dtype != TIDE_DTYPE_U64 || t->rank != 1)) {
-        code = tide_fail(TIDE_EPROTO, "'%s': tensor 'gone' is not U64 of one dimension", path);
-    }
-    for (uint64_t i = 0; t && !code && i < t->shape[0]; i += KEYS_AT_ONCE) {
-        uint64_t keys[KEYS_AT_ONCE];
-        const size_t count = t->shape[0] - i < KEYS_AT_ONCE ? (size_t)(t->shape[0] - i) : KEYS_AT_ONCE;
-        const ssize_t got =
-            port->ops->file_read(file, keys, count * sizeof *keys, header.data + t->begin + i * sizeof *keys);
-        code = got < 0                               ? (int)got
-               : (size_t)got == count * sizeof *keys ? add(gone, keys, count, place)
-                                                     : tide_fail(TIDE_EPROTO, "'%s': the file ends early", path);
-    }
-    tide_safetensors_release(&header);
-    port->ops->file_close(file);
     return code;
 }
 

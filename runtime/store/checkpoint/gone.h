@@ -16,6 +16,9 @@ struct tide__gone {
     struct tide__gone_key *at;
     size_t count, capacity;
 };
+/* Calls `each` with the keys that a file names, some at a time, until it fails. */
+int tide__gone_each(const struct tide__saved *saved, int (*each)(void *arg, const uint64_t *keys, size_t count),
+                    void *arg);
 /* Adds what a file of the generation at `place` names. EPROTO, ENOMEM. */
 int tide__gone_read(struct tide__gone *gone, struct tide_port *port, const char *path, uint64_t place);
 void tide__gone_sort(struct tide__gone *gone); /* after the last file, before the first question */

@@ -89,25 +89,16 @@ static bool went_later(const void *arg, uint64_t key) {
 }
 
 static int load_file(struct tide_table *table, const char *path, const struct later *later) {
-    struct tide_port *port = table->store->port;
-    struct tide_file *file;
-    struct tide_file_info info;
-    struct tide_safetensors header = {0};
-    struct tide__part parts[TIDE__PARTS_MAX];
-    const size_t part_count = tide__parts_of(table, parts);
     const struct tide__save_filter filter = {went_later, later};
-    uint64_t count = 0, keys_at = 0;
-    int code = port->ops->file_info(port, path, &info);
-    code = code ? code : port->ops->file_open(port, path, TIDE_FILE_READ, &file);
+    struct tide__saved saved;
+    int code = tide__saved_open(table->store->port, path, &saved);
     if (code) {
         return code;
     }
-    code = tide__save_header(port, file, path, info.size, &header);
-    code = code ? code : tide__save_check(table, path, &header, parts, part_count, &count, &keys_at);
-    code = code ? code : tide__save_check_keys(table, port, file, path, count, keys_at, false);
-    code = code ? code : tide__save_read(table, port, file, path, count, keys_at, parts, part_count, &filter);
-    tide_safetensors_release(&header);
-    port->ops->file_close(file);
+    code = tide__saved_check(table, &saved);
+    code = code ? code : tide__saved_check_keys(table, &saved, false);
+    code = code ? code : tide__saved_rows(table, &saved, &filter);
+    tide__saved_close(&saved);
     return code;
 }
 

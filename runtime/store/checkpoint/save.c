@@ -368,36 +368,51 @@ static int damaged(const char *path, const char *what) {
     return tide_fail(TIDE_EPROTO, "'%s': %s", path, what);
 }
 
-static int read_file(struct tide_port *port, struct tide_file *file, const char *path, void *data, size_t size,
-                     uint64_t at) {
-    ssize_t got = size ? port->ops->file_read(file, data, size, at) : 0;
-    if (got < 0) {
-        return (int)got;
-    }
-    return (size_t)got == size ? 0 : damaged(path, "the file ends early");
+int tide__saved_bytes(const struct tide__saved *s, void *data, size_t size, uint64_t at) {
+    const ssize_t got = size ? s->port->ops->file_read(s->file, data, size, at) : 0;
+    return got < 0 ? (int)got : (size_t)got == size ? 0 : damaged(s->path, "the file ends early");
 }
 
-int tide__save_header(struct tide_port *port, struct tide_file *file, const char *path, uint64_t file_size,
-                      struct tide_safetensors *out) {
+static int read_header(struct tide__saved *s, uint64_t file_size) {
     uint8_t prefix[TIDE_SAFETENSORS_PREFIX];
     size_t size;
-    int code = read_file(port, file, path, prefix, sizeof prefix, 0);
+    int code = tide__saved_bytes(s, prefix, sizeof prefix, 0);
     code = code ? code : tide_safetensors_header_size(prefix, file_size, &size);
     if (code) {
         return code;
     }
     void *header = tide_alloc(size);
-    code = header ? read_file(port, file, path, header, size, sizeof prefix)
-                  : tide_fail(TIDE_ENOMEM, "no memory for the header of '%s'", path);
-    code = code ? code : tide_safetensors_parse(header, size, file_size, out);
+    code = header ? tide__saved_bytes(s, header, size, sizeof prefix)
+                  : tide_fail(TIDE_ENOMEM, "no memory for the header of '%s'", s->path);
+    code = code ? code : tide_safetensors_parse(header, size, file_size, &s->header);
     tide_free(header);
     return code;
 }
 
-/* Does the file hold this table? Fills in where the parts lie. */
-int tide__save_check(const struct tide_table *table, const char *path, const struct tide_safetensors *s,
-                     struct tide__part *parts, size_t part_count, uint64_t *count, uint64_t *keys_at) {
-    const char *rule = tide_safetensors_metadata(s, "tide.rule"), *seed = tide_safetensors_metadata(s, "tide.seed");
+int tide__saved_open(struct tide_port *port, const char *path, struct tide__saved *out) {
+    struct tide_file_info info;
+    *out = (struct tide__saved){.port = port, .path = path};
+    int code = port->ops->file_info(port, path, &info);
+    code = code ? code : port->ops->file_open(port, path, TIDE_FILE_READ, &out->file);
+    if (code) {
+        return code;
+    }
+    code = read_header(out, info.size);
+    if (code) {
+        tide__saved_close(out);
+    }
+    return code;
+}
+
+void tide__saved_close(struct tide__saved *s) {
+    tide_safetensors_release(&s->header);
+    s->port->ops->file_close(s->file);
+}
+
+int tide__saved_check(const struct tide_table *table, struct tide__saved *s) {
+    const struct tide_safetensors *header = &s->header;
+    const char *rule = tide_safetensors_metadata(header, "tide.rule"), *path = s->path;
+    const char *seed = tide_safetensors_metadata(header, "tide.seed");
     char own_seed[32];
     (void)snprintf(own_seed, sizeof own_seed, "%llu", (unsigned long long)table->options.seed);
     if (!rule || strcmp(rule, rule_names[table->options.update]) != 0) {
@@ -409,31 +424,33 @@ int tide__save_check(const struct tide_table *table, const char *path, const str
         return tide_fail(TIDE_EMISMATCH, "'%s' was saved with seed %s, table '%s' has %s", path, seed ? seed : "none",
                          table->name, own_seed);
     }
-    const struct tide_safetensor *values = tide_safetensors_find(s, "values");
-    const struct tide_safetensor *keys = tide_safetensors_find(s, "keys");
+    const struct tide_safetensor *values = tide_safetensors_find(header, "values");
+    const struct tide_safetensor *keys = tide_safetensors_find(header, "keys");
     if (!values || values->rank != 2) {
         return tide_fail(TIDE_EMISMATCH, "'%s' has no tensor 'values' of two dimensions", path);
     }
-    *count = values->shape[0];
-    for (size_t i = 0; i < part_count; i++) {
-        const struct tide_safetensor *t = tide_safetensors_find(s, parts[i].name);
-        if (!t || t->dtype != TIDE_DTYPE_F32 || t->rank != 2 || t->shape[0] != *count ||
-            t->shape[1] != parts[i].floats) {
-            return tide_fail(TIDE_EMISMATCH, "'%s': tensor '%s' is not F32 [%llu, %zu]", path, parts[i].name,
-                             (unsigned long long)*count, parts[i].floats);
+    s->part_count = tide__parts_of(table, s->parts);
+    s->count = values->shape[0];
+    for (size_t i = 0; i < s->part_count; i++) {
+        struct tide__part *part = &s->parts[i];
+        const struct tide_safetensor *t = tide_safetensors_find(header, part->name);
+        if (!t || t->dtype != TIDE_DTYPE_F32 || t->rank != 2 || t->shape[0] != s->count ||
+            t->shape[1] != part->floats) {
+            return tide_fail(TIDE_EMISMATCH, "'%s': tensor '%s' is not F32 [%llu, %zu]", path, part->name,
+                             (unsigned long long)s->count, part->floats);
         }
-        parts[i].at = s->data + t->begin;
-        const char *epoch = parts[i].is_use ? tide_safetensors_metadata(s, "tide.epoch") : NULL;
-        parts[i].epoch = epoch ? (uint16_t)strtoul(epoch, NULL, 10) : 0;
+        part->at = header->data + t->begin;
+        const char *epoch = part->is_use ? tide_safetensors_metadata(header, "tide.epoch") : NULL;
+        part->epoch = epoch ? (uint16_t)strtoul(epoch, NULL, 10) : 0;
     }
-    if (keys && (keys->dtype != TIDE_DTYPE_U64 || keys->rank != 1 || keys->shape[0] != *count)) {
-        return tide_fail(TIDE_EMISMATCH, "'%s': tensor 'keys' is not U64 [%llu]", path, (unsigned long long)*count);
+    if (keys && (keys->dtype != TIDE_DTYPE_U64 || keys->rank != 1 || keys->shape[0] != s->count)) {
+        return tide_fail(TIDE_EMISMATCH, "'%s': tensor 'keys' is not U64 [%llu]", path, (unsigned long long)s->count);
     }
-    if (!keys && (table->options.keys != TIDE_KEYS_DENSE || *count != table->options.key_count)) {
+    if (!keys && (table->options.keys != TIDE_KEYS_DENSE || s->count != table->options.key_count)) {
         return tide_fail(TIDE_EMISMATCH, "'%s' has no keys and %llu rows, table '%s' has %llu", path,
-                         (unsigned long long)*count, table->name, (unsigned long long)table->options.key_count);
+                         (unsigned long long)s->count, table->name, (unsigned long long)table->options.key_count);
     }
-    *keys_at = keys ? s->data + keys->begin : 0;
+    s->keys_at = keys ? header->data + keys->begin : 0;
     return 0;
 }
 
@@ -459,19 +476,18 @@ int tide__table_clear(struct tide_table *table) {
 }
 
 /* One pass over the keys before anything is changed: in range and in order. */
-int tide__save_check_keys(struct tide_table *table, struct tide_port *port, struct tide_file *file, const char *path,
-                          uint64_t count, uint64_t keys_at, bool ordered) {
+int tide__saved_check_keys(const struct tide_table *table, const struct tide__saved *s, bool ordered) {
     uint64_t some[1024], before = 0;
     int code = 0;
-    for (uint64_t i = 0; i < count && !code && keys_at; i += TIDE_COUNT(some)) {
-        size_t got = count - i < TIDE_COUNT(some) ? (size_t)(count - i) : TIDE_COUNT(some);
-        code = read_file(port, file, path, some, got * sizeof *some, keys_at + i * sizeof *some);
+    for (uint64_t i = 0; i < s->count && !code && s->keys_at; i += TIDE_COUNT(some)) {
+        size_t got = s->count - i < TIDE_COUNT(some) ? (size_t)(s->count - i) : TIDE_COUNT(some);
+        code = tide__saved_bytes(s, some, got * sizeof *some, s->keys_at + i * sizeof *some);
         for (size_t j = 0; j < got && !code; j++) {
             bool in_order = !ordered || i + j == 0 || some[j] > before;
             bool inside = table->options.keys == TIDE_KEYS_HASHED || some[j] < table->options.key_count;
             before = some[j];
-            code = !in_order ? damaged(path, "its keys are not ascending")
-                   : !inside ? tide_fail(TIDE_EMISMATCH, "'%s': key %llu is outside table '%s' (0..%llu)", path,
+            code = !in_order ? damaged(s->path, "its keys are not ascending")
+                   : !inside ? tide_fail(TIDE_EMISMATCH, "'%s': key %llu is outside table '%s' (0..%llu)", s->path,
                                          (unsigned long long)some[j], table->name,
                                          (unsigned long long)(table->options.key_count - 1))
                              : 0;
@@ -493,27 +509,26 @@ static size_t keep_wanted(const struct tide__save_filter *filter, uint64_t *keys
     return kept;
 }
 
-int tide__save_read(struct tide_table *table, struct tide_port *port, struct tide_file *file, const char *path,
-                    uint64_t count, uint64_t keys_at, const struct tide__part *parts, size_t part_count,
-                    const struct tide__save_filter *filter) {
+int tide__saved_rows(struct tide_table *table, const struct tide__saved *s, const struct tide__save_filter *filter) {
     const size_t most = chunk_rows(table), floats = table->row_floats;
     float *rows = tide_alloc(2 * most * floats * sizeof *rows), *loose = rows ? rows + most * floats : NULL;
     uint64_t *keys = tide_alloc(most * sizeof *keys);
     int code = rows && keys ? 0 : tide_fail(TIDE_ENOMEM, "no memory to load table '%s'", table->name);
-    for (uint64_t i = 0; i < count && !code; i += most) {
-        size_t got = count - i < most ? (size_t)(count - i) : most;
+    for (uint64_t i = 0; i < s->count && !code; i += most) {
+        size_t got = s->count - i < most ? (size_t)(s->count - i) : most;
         for (size_t j = 0; j < got; j++) {
             keys[j] = i + j;
         }
-        if (keys_at) {
-            code = read_file(port, file, path, keys, got * sizeof *keys, keys_at + i * sizeof *keys);
+        if (s->keys_at) {
+            code = tide__saved_bytes(s, keys, got * sizeof *keys, s->keys_at + i * sizeof *keys);
         }
-        for (size_t p = 0; p < part_count && !code; p++) {
-            const size_t bytes = parts[p].floats * sizeof(float);
-            code = read_file(port, file, path, loose, got * bytes, parts[p].at + i * bytes);
-            put_part(&parts[p], rows, floats, got, loose);
-            for (size_t j = 0; j < got && parts[p].is_use; j++) {
-                tide__use_shift(table, rows + j * floats, parts[p].epoch);
+        for (size_t p = 0; p < s->part_count && !code; p++) {
+            const struct tide__part *part = &s->parts[p];
+            const size_t bytes = part->floats * sizeof(float);
+            code = tide__saved_bytes(s, loose, got * bytes, part->at + i * bytes);
+            put_part(part, rows, floats, got, loose);
+            for (size_t j = 0; j < got && part->is_use; j++) {
+                tide__use_shift(table, rows + j * floats, part->epoch);
             }
         }
         got = filter && !code ? keep_wanted(filter, keys, rows, floats, got) : got;
@@ -543,28 +558,19 @@ int tide__table_assign(struct tide_table *table, const uint64_t *keys, size_t co
 }
 
 int tide_table_load(struct tide_table *table, const char *path) {
-    struct tide_port *port = port_of(table);
-    struct tide_file *file;
-    struct tide_file_info info;
-    if (!port) {
+    struct tide__saved saved;
+    if (!port_of(table)) {
         return tide_fail(TIDE_EUNSUPPORTED, "table '%s' has no port to reach files by", table->name);
     }
-    int code = port->ops->file_info(port, path, &info);
-    code = code ? code : port->ops->file_open(port, path, TIDE_FILE_READ, &file);
+    int code = tide__saved_open(port_of(table), path, &saved);
     if (code) {
         return code;
     }
-    struct tide_safetensors header = {0};
-    struct tide__part parts[TIDE__PARTS_MAX];
-    const size_t part_count = tide__parts_of(table, parts);
-    uint64_t count = 0, keys_at = 0;
-    code = tide__save_header(port, file, path, info.size, &header);
-    code = code ? code : tide__save_check(table, path, &header, parts, part_count, &count, &keys_at);
-    code = code ? code : tide__save_check_keys(table, port, file, path, count, keys_at, true);
+    code = tide__saved_check(table, &saved);
+    code = code ? code : tide__saved_check_keys(table, &saved, true);
     code = code ? code : tide_table_flush(table); /* or it were added to what is read */
     code = code ? code : tide__table_clear(table);
-    code = code ? code : tide__save_read(table, port, file, path, count, keys_at, parts, part_count, NULL);
-    tide_safetensors_release(&header);
-    port->ops->file_close(file);
+    code = code ? code : tide__saved_rows(table, &saved, NULL);
+    tide__saved_close(&saved);
     return code;
 }

@@ -30,17 +30,26 @@ struct tide__save_filter {
     bool (*skips)(const void *arg, uint64_t key);
     const void *arg;
 };
+/* A file of rows that is open for reading. */
+struct tide__saved {
+    struct tide_port *port;
+    struct tide_file *file;
+    const char *path; /* *borrows* */
+    struct tide_safetensors header;
+    /* of a table, by tide__saved_check */
+    struct tide__part parts[TIDE__PARTS_MAX];
+    size_t part_count;
+    uint64_t count, keys_at; /* rows; keys in the file, 0: they are 0 .. count - 1 */
+};
 /* Reading, step by step: the header; does it fit the table (fills in where the parts lie); keys in
  * range and, if `ordered`, ascending; all rows, pushed with their state. */
-int tide__save_header(struct tide_port *port, struct tide_file *file, const char *path, uint64_t file_size,
-                      struct tide_safetensors *out);
-int tide__save_check(const struct tide_table *table, const char *path, const struct tide_safetensors *s,
-                     struct tide__part *parts, size_t part_count, uint64_t *count, uint64_t *keys_at);
-int tide__save_check_keys(struct tide_table *table, struct tide_port *port, struct tide_file *file, const char *path,
-                          uint64_t count, uint64_t keys_at, bool ordered);
-int tide__save_read(struct tide_table *table, struct tide_port *port, struct tide_file *file, const char *path,
-                    uint64_t count, uint64_t keys_at, const struct tide__part *parts, size_t part_count,
-                    const struct tide__save_filter *filter);
+int tide__saved_open(struct tide_port *port, const char *path, struct tide__saved *out);
+int tide__saved_check(const struct tide_table *table, struct tide__saved *saved);
+int tide__saved_check_keys(const struct tide_table *table, const struct tide__saved *saved, bool ordered);
+int tide__saved_rows(struct tide_table *table, const struct tide__saved *saved, const struct tide__save_filter *filter);
+/* All of these bytes of the file, or an error. */
+int tide__saved_bytes(const struct tide__saved *saved, void *data, size_t size, uint64_t at);
+void tide__saved_close(struct tide__saved *saved);
 /* The values of rows become these, whatever the rule; what it remembers stays. Fibers. */
 int tide__table_assign(struct tide_table *table, const uint64_t *keys, size_t count, const float *values);
 /* All rows become initial ones, on all nodes. */

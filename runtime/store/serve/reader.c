@@ -2,7 +2,7 @@
 #include "store/serve/reader.h"
 
 #include "store/checkpoint/checkpoint.h"
-#include "store/checkpoint/save.h"
+#include "store/checkpoint/gone.h"
 #include "store/rows/rules.h"
 #include "store/rows/slot_index.h"
 #include "store/serve/row_map.h"
@@ -31,57 +31,40 @@ struct tide__reader {
 
 /* ---- files ---- */
 
-static int damaged(const char *path, const char *what) {
-    return tide_fail(TIDE_EPROTO, "'%s': %s", path, what);
-}
-
-static int read_at(struct tide_port *port, struct tide_file *file, const char *path, void *data, size_t size,
-                   uint64_t at) {
-    const ssize_t got = size ? port->ops->file_read(file, data, size, at) : 0;
-    return got < 0 ? (int)got : (size_t)got == size ? 0 : damaged(path, "the file ends early");
-}
-
 /* A tensor of the file, of `columns` (0: of one dimension) numbers a row; NULL, and an error: it is another one. */
-static const struct tide_safetensor *tensor_of(const struct tide_safetensors *s, const char *path, const char *name,
-                                               uint8_t dtype, uint64_t columns) {
-    const struct tide_safetensor *t = tide_safetensors_find(s, name);
+static const struct tide_safetensor *tensor_of(const struct tide__saved *s, const char *name, uint8_t dtype,
+                                               uint64_t columns) {
+    const struct tide_safetensor *t = tide_safetensors_find(&s->header, name);
     if (!t || t->dtype != dtype || t->rank != (columns ? 2 : 1) || (columns && t->shape[1] != columns)) {
-        tide_fail(TIDE_EMISMATCH, "'%s' has no tensor '%s' as this table has it", path, name);
+        tide_fail(TIDE_EMISMATCH, "'%s' has no tensor '%s' as this table has it", s->path, name);
         return NULL;
     }
     return t;
 }
 
-static int read_gone(struct tide_port *port, struct tide_file *file, const char *path, const struct tide_safetensors *s,
-                     struct tide__row_map *into) {
-    const struct tide_safetensor *t = tide_safetensors_find(s, "gone");
-    uint64_t keys[ROWS_AT_ONCE];
-    int code = t && !tensor_of(s, path, "gone", TIDE_DTYPE_U64, 0) ? TIDE_EMISMATCH : 0;
-    for (uint64_t i = 0; t && !code && i < t->shape[0]; i += ROWS_AT_ONCE) {
-        const size_t count = t->shape[0] - i < ROWS_AT_ONCE ? (size_t)(t->shape[0] - i) : ROWS_AT_ONCE;
-        code = read_at(port, file, path, keys, count * sizeof *keys, s->data + t->begin + i * sizeof *keys);
-        for (size_t j = 0; j < count && !code; j++) {
-            code = tide__row_map_put(into, keys[j], NULL);
-        }
+static int put_gone(void *arg, const uint64_t *keys, size_t count) {
+    int code = 0;
+    for (size_t i = 0; i < count && !code; i++) {
+        code = tide__row_map_put(arg, keys[i], NULL);
     }
     return code;
 }
 
-static int read_rows(struct tide_port *port, struct tide_file *file, const char *path, const struct tide_safetensors *s,
-                     struct tide__row_map *into) {
-    const struct tide_safetensor *values = tensor_of(s, path, "values", TIDE_DTYPE_F32, into->width);
-    const struct tide_safetensor *keys = values ? tensor_of(s, path, "keys", TIDE_DTYPE_U64, 0) : NULL;
+static int read_rows(const struct tide__saved *s, struct tide__row_map *into) {
+    const struct tide_safetensor *values = tensor_of(s, "values", TIDE_DTYPE_F32, into->width);
+    const struct tide_safetensor *keys = values ? tensor_of(s, "keys", TIDE_DTYPE_U64, 0) : NULL;
     if (!keys || keys->shape[0] != values->shape[0]) {
-        return keys ? damaged(path, "keys and rows are not as many") : TIDE_EMISMATCH;
+        return keys ? tide_fail(TIDE_EPROTO, "'%s': keys and rows are not as many", s->path) : TIDE_EMISMATCH;
     }
     const size_t bytes = into->width * sizeof(float);
+    const uint64_t data = s->header.data;
     uint64_t some[ROWS_AT_ONCE];
     float *rows = tide_alloc(ROWS_AT_ONCE * bytes);
-    int code = rows ? 0 : tide_fail(TIDE_ENOMEM, "no memory to read '%s'", path);
+    int code = rows ? 0 : tide_fail(TIDE_ENOMEM, "no memory to read '%s'", s->path);
     for (uint64_t i = 0; i < keys->shape[0] && !code; i += ROWS_AT_ONCE) {
         const size_t count = keys->shape[0] - i < ROWS_AT_ONCE ? (size_t)(keys->shape[0] - i) : ROWS_AT_ONCE;
-        code = read_at(port, file, path, some, count * sizeof *some, s->data + keys->begin + i * sizeof *some);
-        code = code ? code : read_at(port, file, path, rows, count * bytes, s->data + values->begin + i * bytes);
+        code = tide__saved_bytes(s, some, count * sizeof *some, data + keys->begin + i * sizeof *some);
+        code = code ? code : tide__saved_bytes(s, rows, count * bytes, data + values->begin + i * bytes);
         for (size_t j = 0; j < count && !code; j++) {
             code = tide__row_map_put(into, some[j], rows + j * into->width);
         }
@@ -92,18 +75,12 @@ static int read_rows(struct tide_port *port, struct tide_file *file, const char 
 
 /* Of one file: what is gone, or (`rows`) its rows. Gone keys of all files of a generation come before its rows. */
 static int read_file(struct tide_port *port, const char *path, bool rows, struct tide__row_map *into) {
-    struct tide_file_info info;
-    struct tide_file *file;
-    struct tide_safetensors header = {0};
-    int code = port->ops->file_info(port, path, &info);
-    code = code ? code : port->ops->file_open(port, path, TIDE_FILE_READ, &file);
-    if (code) {
-        return tide_fail(code, "'%s' cannot be read: %s", path, tide_error_name(code));
+    struct tide__saved saved;
+    int code = tide__saved_open(port, path, &saved);
+    if (!code) {
+        code = rows ? read_rows(&saved, into) : tide__gone_each(&saved, put_gone, into);
+        tide__saved_close(&saved);
     }
-    code = tide__save_header(port, file, path, info.size, &header);
-    code = code ? code : rows ? read_rows(port, file, path, &header, into) : read_gone(port, file, path, &header, into);
-    tide_safetensors_release(&header);
-    port->ops->file_close(file);
     return code;
 }
 
