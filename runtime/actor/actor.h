@@ -164,6 +164,10 @@ struct tide_fiber_local {
 struct tide_fiber_local *tide_fiber_local(void);           /* of the fiber that runs; NULL: it has none, or none runs */
 void tide_fiber_set_local(struct tide_fiber_local *local); /* of the fiber that runs; NULL: ends the present one */
 
+/* Whether an actor monitors the calling one or has a link with it, and will be notified of its end. If none does,
+ * `label` is what people call the calling actor. Inside. */
+bool tide_is_watched(char *label, size_t size);
+
 /* ---- traces (trace.c) ---- */
 /* From here on each thread keeps its newest `events` (at least 2; the first start decides) spans: of actors that ran,
  * of what fibers waited for, and what tide_trace_end says. A second start forgets what was recorded. Any thread, one

@@ -290,6 +290,8 @@ void watch_turn(struct scheduler *s, bool worked, uint64_t next);
 /* Now, or 0 while nothing is traced. Owner thread, like what follows. */
 uint64_t trace_now(struct scheduler *s);
 void trace_activation(struct scheduler *s, const struct actor *actor, uint64_t began);
+/* What people call an actor: the title of a fiber of it, its name, or its type and number. */
+void actor_label(const struct actor *actor, char *out, size_t size);
 void trace_fiber(struct tide_fiber *fiber, uint64_t began, const char *name);
 
 struct name_entry;

@@ -115,6 +115,17 @@ void relations_node_down(struct scheduler *s, struct actor *actor, uint16_t node
     }
 }
 
+bool tide_is_watched(char *label, size_t size) {
+    const struct actor *self = tide__scheduler->current;
+    for (const struct relation *r = self->relations; r; r = r->next) {
+        if (r->kind != WATCHES) {
+            return true;
+        }
+    }
+    actor_label(self, label, size);
+    return false;
+}
+
 /* NULL: `call` was made outside of actors, and that is said. */
 static struct actor *self_actor(const char *call) {
     struct scheduler *s = tide__scheduler;

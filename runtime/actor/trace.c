@@ -37,20 +37,19 @@ static void append(struct trace *trace, uint32_t fiber, uint32_t lane, uint64_t 
     snprintf(e->name, sizeof e->name, "%s", name);
 }
 
-/* By the title of a fiber of it, its name, or its type and number. */
-static void write_label(const struct actor *actor, char out[NAME_BYTES]) {
+void actor_label(const struct actor *actor, char *out, size_t size) {
     for (const struct tide_fiber *f = actor->fibers; f; f = f->next) {
         if (f->title[0] != 0) {
-            snprintf(out, NAME_BYTES, "%s", f->title);
+            snprintf(out, size, "%s", f->title);
             return;
         }
     }
     struct tide_lock *lock = &actor->scheduler->slots_lock;
     tide_lock(lock);
     if (actor->name) {
-        snprintf(out, NAME_BYTES, "%s", actor->name);
+        snprintf(out, size, "%s", actor->name);
     } else {
-        snprintf(out, NAME_BYTES, "%s %u", actor->type, (unsigned)actor->index);
+        snprintf(out, size, "%s %u", actor->type, (unsigned)actor->index);
     }
     tide_unlock(lock);
 }
@@ -72,7 +71,7 @@ void trace_activation(struct scheduler *s, const struct actor *actor, uint64_t b
         return;
     }
     char label[NAME_BYTES];
-    write_label(actor, label);
+    actor_label(actor, label, sizeof label);
     tide_lock(&trace->lock);
     append(trace, 0, 0, began, clock_of(s), label);
     tide_unlock(&trace->lock);
@@ -88,7 +87,7 @@ void trace_fiber(struct tide_fiber *fiber, uint64_t began, const char *name) {
     tide_lock(&trace->lock);
     if (fiber->labelled <= trace->first || trace->count - fiber->labelled >= trace->capacity / 2) {
         char label[NAME_BYTES];
-        write_label(fiber->actor, label);
+        actor_label(fiber->actor, label, sizeof label);
         append(trace, fiber->number, 0, began, TIDE_NEVER, label);
         fiber->labelled = trace->count;
     }

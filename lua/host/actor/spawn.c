@@ -94,8 +94,7 @@ static int run_chunk(lua_State *L) {
     return 1;
 }
 
-static int actor_run(void *state) {
-    struct lua_actor *actor = state;
+static int run(struct lua_actor *actor) {
     struct tide_system *system = tide_system_of(actor->node);
     int code = tide__lua_create(actor->node, tide_system_port(system), actor->preempted, &actor->host);
     if (code < 0) {
@@ -122,6 +121,19 @@ static int actor_run(void *state) {
     if (actor->outcome) {
         actor->outcome->code = code;
         (void)snprintf(actor->outcome->text, sizeof actor->outcome->text, "%s", tide_error_message());
+    }
+    return code;
+}
+
+/* An error that no other actor and no outcome is told of must not vanish. */
+static int actor_run(void *state) {
+    struct lua_actor *actor = state;
+    char label[64];
+    const int code = run(actor);
+    if (code < 0 && code != TIDE_EKILLED && !actor->outcome && !tide_is_watched(label, sizeof label)) {
+        tide_log(TIDE_LOG_WARN, tide_node_name(actor->node),
+                 "actor %s (%s) ended with an error, and no actor monitors it: %s", label, actor->chunk + 1,
+                 tide_error_message());
     }
     return code;
 }

@@ -133,6 +133,44 @@ static void a_script_error_reaches_the_monitor_with_its_line(void **state) {
         "assert(e.code < 0)");
 }
 
+static struct {
+    atomic_uint lines;
+    char text[2000];
+} logged;
+
+static void keep_line(void *arg, enum tide_level level, const char *name, const char *text) {
+    (void)arg;
+    if (level == TIDE_LOG_WARN && strcmp(name, "alone") == 0) {
+        (void)snprintf(logged.text, sizeof logged.text, "%s", text);
+        atomic_fetch_add(&logged.lines, 1);
+    }
+}
+
+static void an_error_that_ends_an_actor_is_logged_if_no_other_is_told(void **state) {
+    (void)state;
+    tide_log_set(TIDE_LOG_WARN, keep_line, NULL);
+    lua_on(TIDE_ROLE_CONTROL, "start('core.title \"bird\" error \"no wings\"', {name = 'one'})\n"
+                              "while core.whereis 'one' do core.sleep(0.001) end");
+    assert_int_equal(atomic_load(&logged.lines), 1);
+    assert_non_null(strstr(logged.text, "actor bird (child.lua) ended with an error, and no actor monitors it: "
+                                        "child.lua:1: no wings"));
+    lua_on(TIDE_ROLE_CONTROL, "start('this is no Lua', {name = 'two'})\n"
+                              "while core.whereis 'two' do core.sleep(0.001) end");
+    assert_int_equal(atomic_load(&logged.lines), 2);
+    assert_non_null(strstr(logged.text, "actor two (child.lua)"));
+    /* told: a monitor, a link; no error: killed; the program that runs a script is told by its outcome */
+    lua("core.trap_exits(true)\n"
+        "local a = start 'core.receive() error \"no legs\"' core.monitor(a) core.send(a, 1)\n"
+        "assert(core.receive(5).kind == 'exit')\n"
+        "start('error \"no tail\"', {link = true}) assert(core.receive(5).kind == 'exit')\n"
+        "a = start('core.receive()', {name = 'three'}) core.kill(a)\n"
+        "while core.whereis 'three' do core.sleep(0.001) end");
+    struct script script;
+    assert_int_equal(run_on(TIDE_ROLE_CONTROL, "error 'no beak'", &script), TIDE_ECRASHED);
+    tide_log_set(TIDE_LOG_INFO, NULL, NULL);
+    assert_int_equal(atomic_load(&logged.lines), 2);
+}
+
 static void failures_of_calls_are_told_apart(void **state) {
     (void)state;
     lua("local a = start [[ while true do local m = core.receive()\n"
@@ -465,6 +503,7 @@ int main(void) {
         cmocka_unit_test(two_actors_exchange_messages),
         cmocka_unit_test(the_argument_and_the_name_reach_the_actor),
         cmocka_unit_test(a_script_error_reaches_the_monitor_with_its_line),
+        cmocka_unit_test(an_error_that_ends_an_actor_is_logged_if_no_other_is_told),
         cmocka_unit_test(failures_of_calls_are_told_apart),
         cmocka_unit_test(receive_times_out_and_sleep_sleeps),
         cmocka_unit_test(fibers_run_side_by_side_in_one_state),
