@@ -58,7 +58,7 @@ run 0 job stop long-1
 run 0 job stop long-2
 wait_for 20 is long-2 stopped
 run 0 accounts --by run
-says out.txt "^[0-9]{4}-W[0-9]{2} +$me +long-1 +1 +0\.00[1-9]"
+says out.txt "^[0-9]{4}-W[0-9]{2} +$me +long-1 +1 +0\.0[0-9]*[1-9]"
 run 0 accounts
 says out.txt "^[0-9]{4}-W[0-9]{2} +$me +- +2 +"
 run 0 down lab -y

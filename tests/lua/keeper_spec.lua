@@ -64,6 +64,17 @@ describe("the keeper of runs", function()
     assert.equal(0, list[10].free)
   end)
 
+  it("takes the name of a person from a host only if it is one", function()
+    local list <const> = answers_to {
+      {op = "open", job = "a", uid = "u", user = "ann b"}, {op = "get", name = "1"},
+      {op = "open", job = "a", uid = "v", user = "../\27[2J"}, {op = "get", name = "2"},
+      {op = "open", job = "a", uid = "w", user = ("x"):rep(65)}, {op = "get", name = "3"},
+    }
+    assert.equal("ann b", list[2].user)
+    assert.is_nil(list[4].user)
+    assert.is_nil(list[6].user)
+  end)
+
   it("gives no more slots than are free, and those of a run that has ended to others", function()
     local more <const> = {op = "slots.more", n = 2, slots = 2}
     local list <const> = answers_to {

@@ -425,6 +425,11 @@ local function checked_limits(request)
   return require("tide.scheduler.limits").check(l, "limits of slots", math.max(total, self.scheduler:most_slots()))
 end
 
+-- The name that a host gives, where the cluster knows none: a part of keys of the control store.
+local function person_of(name)
+  return name and #name <= 64 and name:find "^[%w_.@+ -]+$" and name or nil
+end
+
 ---A host begins a run: {job, uid, user, pid, machine, directory, params, slots, memory, checkpoint, keep, private,
 ---keeps, limits, bound = why its workers cannot change, script = it has no job} -> {n, name}.
 function ops.open(request, message)
@@ -444,7 +449,7 @@ function ops.open(request, message)
   local n <const> = self.next
   local r = {n = n, name = ("%s-%d"):format(request.job, n), job = request.job, uid = request.uid,
     state = request.script and "running" or "queued", started_at = request.script and core.wall() or nil,
-    user = core.person(message.from) or request.user,
+    user = core.person(message.from) or person_of(request.user),
     slots = request.slots, memory = request.memory, private = request.private,
     script = request.script or nil, checkpoint = request.checkpoint, keep = request.keep,
     params = request.params, epoch = 0,

@@ -1,7 +1,5 @@
 -- `tide accounts`: slot hours of a cluster by week, person and run.
-local errors = require "tide.errors"
 local listing = require "tide.show.listing"
-local text = require "tide.text"
 
 local BY <const> = {person = {"week", "person"}, run = {"week", "person", "run"}, week = {"week"}}
 
@@ -19,7 +17,7 @@ local function grouped(rows, fields)
     end
     by[name].slot_s, by[name].runs = by[name].slot_s + row.slot_s, by[name].runs + 1
   end
-  for _, row in ipairs(list) do row.slot_hours = ("%.3f"):format(row.slot_s / 3600) end
+  for _, row in ipairs(list) do row.slot_hours = row.slot_s / 3600 end
   return list
 end
 
@@ -41,9 +39,5 @@ return listing.command {
     local answer <const>, err = client.look("tide.command.job.inside", {op = "accounts"})
     return answer and answer.value, err
   end,
-  rows = function(view, context)
-    local fields <const> = BY[context.options.by or "person"]
-      or error(errors.new("T0105", text.clean(tostring(context.options.by))))
-    return grouped(view.rows, fields)
-  end,
+  rows = function(view, context) return grouped(view.rows, BY[context.options.by or "person"]) end,
 }

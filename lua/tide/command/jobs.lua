@@ -17,7 +17,7 @@ return listing.command {
     {key = "name", title = "job"}, {key = "state"}, {key = "slots_text", title = "slots"},
     {key = "memory", format = "size"}, {key = "nodes_text", title = "nodes"},
     {key = "for_s", title = "for", format = "duration"},
-    {key = "progress_text", title = "progress"}, {key = "user", title = "person"}, {key = "tags_text", title = "tags"},
+    {key = "progress_text", title = "progress"}, {key = "user", title = "person"}, {key = "tags"},
   },
   collect = function(context, client)
     local answer <const>, err = client.look("tide.command.job.inside",
@@ -30,7 +30,7 @@ return listing.command {
       row.nodes_text = #row.nodes > 0 and table.concat(row.nodes, " ") or "-"
       row.for_s = (row.ended_at or row.submitted_at + row.age_s) - (row.started_at or row.submitted_at)
       row.progress_text = require("tide.run.remote").progress(row)
-      row.tags_text = row.tags and #row.tags > 0 and table.concat(row.tags, " ") or nil
+      if row.tags and #row.tags == 0 then row.tags = nil end
     end
     return view.runs
   end,

@@ -12,8 +12,8 @@ local INSIDE <const> = "tide.command.job.inside"
 local COLUMNS <const> = {
   {key = "name", title = "person"}, {key = "group"}, {key = "weight"}, {key = "priority"}, {key = "slots"},
   {key = "slots_max", title = "max slots"}, {key = "runs"}, {key = "runs_max", title = "max runs"},
-  {key = "memory_max", title = "max memory", format = "size"}, {key = "used_h", title = "slot hours"},
-  {key = "part_text", title = "ratio"},
+  {key = "memory_max", title = "max memory", format = "size"}, {key = "slot_hours", title = "slot hours"},
+  {key = "part", title = "ratio", format = "share"},
 }
 
 local verbs = {}
@@ -23,9 +23,7 @@ function verbs.show(context)
   if not answer then return nil, err end
   local rows <const> = answer.value.persons
   for _, row in ipairs(rows) do
-    row.used_h = ("%.2f"):format(row.used / 3600)
-    row.part_text = ("%.1f %%"):format(100 * row.part)
-    row.half_life_s = answer.value.half_life_s
+    row.slot_hours, row.half_life_s = row.used / 3600, answer.value.half_life_s
   end
   if #rows == 0 then context:say "no person has had slots yet, and none has a share: `tide shares set FILE`" end
   local ok, problem = listing.print(context, rows, COLUMNS, "tide.shares/1")

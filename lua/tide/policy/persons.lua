@@ -195,6 +195,13 @@ function shares:persons(jobs, now)
   return list
 end
 
+---@param name string
+---@return boolean whether a run of this person can be refused slots that are free
+function shares:is_limited(name)
+  local own <const> = self:of(name)
+  return (own.slots_max or own.runs_max or own.memory_max) ~= nil
+end
+
 ---Why a run of a person may not have slots now; nil: it may.
 ---@param name string
 ---@param held {slots: integer, runs: integer, memory: integer} what the person's other runs have

@@ -24,7 +24,6 @@ scheduler.__index = scheduler
 
 local SEAT <const> = "seat/scheduling"
 local SHARES <const>, USED <const> = "shares/settings", "shares/used"
-local USED_S <const> = 30 -- what persons have used is recorded so often
 local NOBODY <const> = "?" -- the person of a run that has none
 local KEPT_BYTES <const> = 200 << 10
 local RESIZE_S <const> = 2 -- what a resize costs, until one was measured
@@ -41,7 +40,7 @@ function scheduler.new(keeper)
   local used <const> = kept[USED] and core.decode(kept[USED]) or nil
   return setmetatable({keeper = keeper, since = core.now(), nodes = nodes.new(), sampled_at = -math.huge,
                        counted_at = core.now(), cost = {sum = 0, count = 0}, ledger = ledger.new(),
-                       shares = shares.new(settings, used, core.wall()), used_kept_at = core.now()}, scheduler)
+                       shares = shares.new(settings, used, core.wall())}, scheduler)
 end
 
 ---@return boolean whether a policy decides about slots
@@ -445,11 +444,7 @@ local function count_service(self)
     end
   end
   self.shares:charge(charges, core.wall())
-  self.ledger:keep()
-  if next(charges) and now - self.used_kept_at >= USED_S then
-    self.used_kept_at = now
-    core.fiber(core.control_put, USED, core.encode(self.shares:export()))
-  end
+  if self.ledger:keep() then core.fiber(core.control_put, USED, core.encode(self.shares:export())) end
 end
 
 ---- persons --------------------------------------------------------------------------------------------------------
@@ -463,44 +458,48 @@ function scheduler:set_shares(given)
   local ok <const>, unsaved = core.control_put(SHARES, given and core.encode(settings) or nil)
   if not ok then return nil, unsaved end
   self.shares.settings = settings
-  if self.host then self.host:event("submit", 0) end
+  if self.host then self.host:seat("scheduling").next_at = 0 end -- they count at once
   return true
 end
 
--- Slots, runs and caps of memory of the runs of a person that have slots, but for one.
-local function held_by(self, person, but)
-  local held = {slots = 0, runs = 0, memory = 0}
+-- Slots, runs and caps of memory of the runs that have slots, by person.
+local function holdings(self)
+  local by = {}
   for _, r in ipairs(self.keeper.ordered()) do
-    if r ~= but and not r.private and r.grant and (r.user or NOBODY) == person then
+    if r.grant and not r.private then
+      local person <const> = r.user or NOBODY
+      local held <const> = by[person] or {slots = 0, runs = 0, memory = 0}
+      by[person] = held
       held.slots, held.runs = held.slots + scheduler.count(r.grant), held.runs + 1
       held.memory = held.memory + (r.memory or 0)
     end
   end
-  return held
+  return by
 end
 
+local NOTHING <const> = {slots = 0, runs = 0, memory = 0}
+
 ---Why the limits of its person keep a run without a policy from its slots; nil: they do not.
----@param r table record
+---@param r table record of a run that has none
 ---@param slots integer that it would get
 ---@return string|nil
 function scheduler:held_back(r, slots)
   local person <const> = r.user or NOBODY
-  return self.shares:refuses(person, held_by(self, person, r), {slots = slots, memory = r.memory})
+  if not self.shares:is_limited(person) then return nil end
+  return self.shares:refuses(person, holdings(self)[person] or NOTHING, {slots = slots, memory = r.memory})
 end
 
 ---What `tide shares` prints.
 ---@return {half_life_s: number, persons: table[]}
 function scheduler:show_shares()
-  local jobs = {}
-  for name in pairs(self.shares.settings.persons) do jobs[#jobs + 1] = {person = name} end
-  for name in pairs(self.shares.by) do jobs[#jobs + 1] = {person = name} end
-  for _, r in ipairs(self.keeper.ordered()) do
-    if r.grant and not r.private then jobs[#jobs + 1] = {person = r.user or NOBODY} end
+  local by <const>, known = holdings(self), {}
+  for _, names in ipairs {self.shares.settings.persons, self.shares.by, by} do
+    for name in pairs(names) do known[#known + 1] = {person = name} end
   end
-  local persons <const>, used = self.shares:persons(jobs, core.wall()), 0
+  local persons <const>, used = self.shares:persons(known, core.wall()), 0
   for _, p in ipairs(persons) do used = used + p.used end
   for _, p in ipairs(persons) do
-    local held <const> = held_by(self, p.name)
+    local held <const> = by[p.name] or NOTHING
     p.slots, p.runs, p.part = held.slots, held.runs, used > 0 and p.used / used or 0
   end
   return {half_life_s = self.shares.settings.half_life_s, persons = persons}

@@ -51,8 +51,9 @@ function ledger:add(person, run, slot_seconds)
 end
 
 ---Keeps what changed; called often.
+---@return boolean whether it was due, and there was something
 function ledger:keep()
-  if core.now() - self.saved_at < SAVE_S then return end
+  if core.now() - self.saved_at < SAVE_S or not next(self.changed) then return false end
   self.saved_at = core.now()
   local changed <const> = self.changed
   self.changed = {}
@@ -60,6 +61,7 @@ function ledger:keep()
     fold(self.entries[key])
     core.fiber(core.control_put, key, core.encode(self.entries[key]))
   end
+  return true
 end
 
 ---@return {week: string, person: string, run: string, slot_s: number}[] by week, person and run

@@ -148,9 +148,7 @@ end
 
 -- Nothing has happened to the runs, and the person has as much as before: its runs keep their slots.
 local function is_settled(view, p)
-  for _, r in ipairs(view.reason) do
-    if r.event ~= "every" then return false end
-  end
+  if #view.reason > 0 then return false end
   for _, job in ipairs(p.jobs) do
     if job.slots == 0 or not allows(job, job.slots) then return false end
   end

@@ -202,11 +202,11 @@ end
 -- Slot seconds by person while every person of the trace has jobs that could take more: there shares can be told from
 -- demand.
 local function count_contended(self, charges)
-  local wants = {}
-  for _, job in ipairs(self.active) do wants[job.person] = wants[job.person] or job.slots < job.max end
-  for _, job in ipairs(self.jobs) do
-    if not wants[job.person] then return end
+  local wants, count = {}, 0
+  for _, job in ipairs(self.active) do
+    if job.slots < job.max and not wants[job.person] then wants[job.person], count = true, count + 1 end
   end
+  if count < self.persons then return end
   for person, seconds in pairs(charges) do self.contended[person] = (self.contended[person] or 0) + seconds end
 end
 
@@ -316,7 +316,7 @@ function world.new(o, requests, policy, seed)
   local self = setmetatable({o = o, now = 0, jobs = {}, active = {}, machines = {}, ordered = {},
     curve = report.curve(),
     left = #requests, unfit = 0, decisions = 0, decision_s = 0, idle = 0, job_seconds = 0, node_seconds = 0, faults = 0,
-    contended = {}, last_node = o.nodes}, world)
+    contended = {}, persons = 0, last_node = o.nodes}, world)
   self.shares = shares.new(o.shares, o.used, 0)
   for i = 1, o.nodes do self.machines[i] = {id = i, state = "up"} end
   if o.machines then self.machines = o.machines end -- those of a cluster that goes on
@@ -336,7 +336,12 @@ function world.new(o, requests, policy, seed)
   local adapts = false
   for _, name in ipairs(self.seat.current.policy.needs) do adapts = adapts or name == "job.goodput" end
   self.adapts = adapts
-  for i, request in ipairs(requests) do self.jobs[i] = (request.new or Job.new)(i, request, adapts) end
+  local known = {}
+  for i, request in ipairs(requests) do
+    local job <const> = (request.new or Job.new)(i, request, adapts)
+    self.jobs[i] = job
+    if not known[job.person] then known[job.person], self.persons = true, self.persons + 1 end
+  end
   return self
 end
 
