@@ -94,7 +94,7 @@ end
 
 answers["verb.stop"], answers["verb.cancel"] = stop, stop
 
-function answers.noted(request) assert(notes.write(self.directory, request)) end
+function answers.noted(request) return notes.write(self.directory, request) end
 
 function answers.log(request) return run_log.answer(self.directory, request.after) end
 
