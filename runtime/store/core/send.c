@@ -51,6 +51,16 @@ int tide__store_send_writer(struct tide_store *store, uint16_t node, struct tide
     return code;
 }
 
+int tide__store_post(struct tide_store *store, enum tide__op op, const union tide__message *m) {
+    struct tide_writer w;
+    uint8_t buffer[32];
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide__message_write(&w, op, m);
+    const int code = w.error ? w.error : tide_post(store->node, tide_address_make(0, TIDE_ID_STORE), w.data, w.size);
+    tide_writer_release(&w);
+    return code;
+}
+
 int tide__store_tell(struct tide_store *store, uint16_t node, enum tide__op op, const union tide__message *m) {
     struct tide_writer w;
     uint8_t buffer[128];

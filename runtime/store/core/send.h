@@ -27,6 +27,8 @@ int tide__store_send_scattered(struct tide_store *store, uint16_t node, const vo
 int tide__store_send_writer(struct tide_store *store, uint16_t node, struct tide_writer *writer); /* and releases it */
 /* A whole message (TIDE__AS), prepaid, on lane store. */
 int tide__store_tell(struct tide_store *store, uint16_t node, enum tide__op op, const union tide__message *m);
+/* A whole message to the store actor of this node. Any thread; ENOMEM. */
+int tide__store_post(struct tide_store *store, enum tide__op op, const union tide__message *m);
 /* Calls a store actor. *gives* the answer. */
 int tide__store_call(uint16_t node, enum tide__op op, const union tide__message *m, uint64_t timeout,
                      struct tide_reply **out);

@@ -342,14 +342,9 @@ bool tide_store_synced(struct tide_store *store) {
 
 /* The store actor looks at the member, 0: at all: it may send and set timers. Any thread. */
 void tide__store_look_at(struct tide_store *store, uint16_t id) {
-    uint8_t body[16];
-    struct tide_writer w;
-    tide_writer_init(&w, body, sizeof body);
-    tide__message_write(&w, TIDE__AS(MEMBERS, .node = id));
-    if (tide_post(store->node, tide_address_make(0, TIDE_ID_STORE), w.data, w.size) != 0) {
+    if (tide__store_post(store, TIDE__AS(MEMBERS, .node = id)) != 0) {
         atomic_store_explicit(&store->members_missed, true, memory_order_relaxed);
     }
-    tide_writer_release(&w);
 }
 
 void tide__store_look(struct tide_store *store) {

@@ -152,8 +152,6 @@ void tide__forget_slot(struct tide_table *table, uint32_t slot) {
     }
 }
 
-/* ---- eviction ---- */
-
 /* ---- keys that went ---- */
 
 /* Before the first generation there is nothing that the key is in. */
@@ -205,6 +203,8 @@ bool tide__forget_gone_lost(struct tide_table *table) {
     tide_unlock(&table->forget->gone_lock);
     return lost;
 }
+
+/* ---- eviction ---- */
 
 /* The row with this locked word goes; the word is unlocked by what takes its entry. */
 static void drop_row(struct tide_table *table, uint64_t key, uint64_t word, enum tide__counter why) {

@@ -63,7 +63,7 @@ static void end_pass(struct tide__tier *tier) {
     tier->victim = TIDE__PLACE_NONE;
     if (!remove_empty(tier, victim)) {
         TIDE_SOMETIMES(tier_victim_in_use);
-        tier->compact_at = tide_port_now(tier->table->store->port) + AGAIN_NS;
+        tier->compact_at = tide_port_now(tier->port) + AGAIN_NS;
     }
 }
 
@@ -138,7 +138,7 @@ static void begin_scan(struct tide__tier *tier) {
 }
 
 void tide__compact_step(struct tide__tier *tier) {
-    const uint64_t now = tide_port_now(tier->table->store->port);
+    const uint64_t now = tide_port_now(tier->port);
     if (tier->scanning || tier->compact.busy || now < tier->compact_at || tier->error) {
         return;
     }
@@ -175,7 +175,7 @@ void tide__compact_done(struct tide__tier *tier, struct tide__work *work) {
     stream->busy = false;
     if (work->code) {
         segment->next = stream->first;
-        tier->compact_at = tide_port_now(tier->table->store->port) + TIDE_SECOND;
+        tier->compact_at = tide_port_now(tier->port) + TIDE_SECOND;
     } else {
         segment->written = segment->next;
     }

@@ -171,7 +171,7 @@ static void disk_refuses(struct tide__tier *tier, const struct tide__work *work)
     }
     tier->error = work->code;
     (void)snprintf(tier->error_text, sizeof tier->error_text, "%s", work->text);
-    tier->error_until = tide_port_now(table->store->port) + TIDE_SECOND;
+    tier->error_until = tide_port_now(tier->port) + TIDE_SECOND;
     TIDE_SOMETIMES(tier_disk_refuses);
 }
 

@@ -199,10 +199,10 @@ void tide__stream_flush(struct tide__tier *tier, struct tide__stream *stream) {
 /* ---- the disk thread ---- */
 
 static int make_file(struct tide__tier *tier, struct tide__segment *segment) {
-    const struct tide_port_ops *ops = tier->table->store->port->ops;
+    const struct tide_port_ops *ops = tier->port->ops;
     char path[TIDE__TIER_PATH + 40];
     tide__segment_path(tier, segment, path);
-    int code = ops->file_open(tier->table->store->port, path,
+    int code = ops->file_open(tier->port, path,
                               TIDE_FILE_READ | TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE |
                                   TIDE_FILE_DIRECT | TIDE_FILE_PRIVATE,
                               &segment->file);
@@ -225,13 +225,13 @@ static int make_file(struct tide__tier *tier, struct tide__segment *segment) {
 
 static void close_file(struct tide__tier *tier, struct tide__segment *segment) {
     if (segment->file) {
-        tier->table->store->port->ops->file_close(segment->file);
+        tier->port->ops->file_close(segment->file);
         segment->file = NULL;
     }
 }
 
 static int remove_file(struct tide__tier *tier, struct tide__segment *segment) {
-    struct tide_port *port = tier->table->store->port;
+    struct tide_port *port = tier->port;
     char path[TIDE__TIER_PATH + 40];
     close_file(tier, segment);
     tide__segment_path(tier, segment, path);
@@ -240,7 +240,7 @@ static int remove_file(struct tide__tier *tier, struct tide__segment *segment) {
 
 static int carry_out(struct tide__tier *tier, struct tide__work *work) {
     struct tide__segment *segment = tier->segments[work->segment]; /* OPEN: none */
-    const struct tide_port_ops *ops = tier->table->store->port->ops;
+    const struct tide_port_ops *ops = tier->port->ops;
     ssize_t got;
     int code = 0;
     switch (work->kind) {
@@ -330,7 +330,7 @@ int tide__tier_read(struct tide_table *table, uint32_t place, uint64_t key, floa
     if (!data) {
         return tide_fail(TIDE_ENOMEM, "no memory to read a row of table '%s'", table->name);
     }
-    const ssize_t got = table->store->port->ops->file_read(tide__segment_at(tier, place)->file, data, size, from);
+    const ssize_t got = tier->port->ops->file_read(tide__segment_at(tier, place)->file, data, size, from);
     const struct tide__record *record = (const void *)(data + (at - from));
     int code = 0;
     if (got < (ssize_t)size || !tide__record_good(tier, record, key)) {

@@ -61,7 +61,7 @@ static void fail(struct tide__tier *tier, struct tide__want *want, int code, con
     old = as_before(table, want->slot, old);
     tide__word_unlock(word, old);
     if (goes_on) { /* another node waits for it */
-        tier->later_at = tide_port_now(table->store->port) + TIDE_SECOND;
+        tier->later_at = tide_port_now(tier->port) + TIDE_SECOND;
         list_add(&tier->later, want);
     } else {
         tide_free(want);
@@ -237,7 +237,7 @@ static void refuse(struct tide__tier *tier, struct tide__wants *list) {
 }
 
 void tide__thaw_step(struct tide__tier *tier) {
-    const uint64_t now = tide_port_now(tier->table->store->port);
+    const uint64_t now = tide_port_now(tier->port);
     while (tier->later.first && now >= tier->later_at) {
         list_add(&tier->wants, list_take(&tier->later));
     }

@@ -1,5 +1,6 @@
 /* The tier of a table: its directory, its bounds, and its turn in the store actor. See tier.h. */
 #include "store/core/catalog.h"
+#include "store/core/send.h"
 #include "store/operation/inbox.h"
 #include "store/tier/tier.h"
 
@@ -59,7 +60,7 @@ static bool is_ours(const char *there, size_t size, const char *wanted) {
 
 /* Another table's directory is left alone. */
 static int own(struct tide__tier *tier) {
-    struct tide_port *port = tier->table->store->port;
+    struct tide_port *port = tier->port;
     char path[TIDE__TIER_PATH + 40], wanted[OWNER_BYTES], there[OWNER_BYTES] = "", text[OWNER_BYTES + 900];
     (void)snprintf(path, sizeof path, "%s/OWNER", tier->path);
     owner_text(tier, wanted);
@@ -80,7 +81,7 @@ static int own(struct tide__tier *tier) {
     }
     there[got] = '\0';
     if (!is_ours(there, (size_t)got, wanted)) {
-        for (char *at = there; (at = strchr(at, '\n')); *at = ' ') {
+        for (char *at = there; (at = strchr(at, '\n')); *at = at[1] ? ' ' : '\0') {
         }
         (void)snprintf(text, sizeof text, "%s belongs to: %s. Choose another `disk`, or remove it: rm -r %s",
                        tier->path, there, tier->path);
@@ -94,7 +95,6 @@ static int own(struct tide__tier *tier) {
 }
 
 struct leftovers {
-    struct tide__tier *tier;
     char names[64][32];
     size_t count;
 };
@@ -110,8 +110,8 @@ static void leftover(void *arg, const char *name) {
 
 /* Segments of an earlier life of the table. */
 static int empty(struct tide__tier *tier) {
-    struct tide_port *port = tier->table->store->port;
-    struct leftovers l = {.tier = tier};
+    struct tide_port *port = tier->port;
+    struct leftovers l;
     int code = 0;
     do {
         l.count = 0;
@@ -126,7 +126,7 @@ static int empty(struct tide__tier *tier) {
 }
 
 int tide__tier_open(struct tide__tier *tier) {
-    struct tide_port *port = tier->table->store->port;
+    struct tide_port *port = tier->port;
     struct tide_file_info info;
     const char *disk = tier->table->options.tier_disk;
     if (port->ops->file_info(port, disk, &info) || !info.directory) {
@@ -144,20 +144,10 @@ int tide__tier_open(struct tide__tier *tier) {
 /* ---- life ---- */
 
 static void wake(struct tide_table *table) {
-    struct tide_store *store = table->store;
-    uint8_t body[24];
-    struct tide_writer w;
-    if (atomic_exchange_explicit(&table->tier->woken, true, memory_order_relaxed)) {
-        return;
-    }
-    tide_writer_init(&w, body, sizeof body);
-    tide_write_array(&w, 2);
-    tide_write_uint(&w, TIDE__OP_TIER);
-    tide_write_uint(&w, table->id);
-    if (tide_post(store->node, tide_address_make(0, TIDE_ID_STORE), w.data, w.size) != 0) {
+    if (!atomic_exchange_explicit(&table->tier->woken, true, memory_order_relaxed) &&
+        tide__store_post(table->store, TIDE__AS(TIER, .table = table->id)) != 0) {
         atomic_store_explicit(&table->tier->woken, false, memory_order_relaxed); /* the next row tries again */
     }
-    tide_writer_release(&w);
 }
 
 void tide__tier_again(struct tide__tier *tier) {
@@ -171,7 +161,7 @@ static void forget_cold(struct tide_table *table, uint32_t place) {
     tier->cold -= place != TIDE__PLACE_INITIAL && tier->cold > 0;
 }
 
-/* What reads where to on the disk, and which files are there. */
+/* Runs on the disk thread, or on the caller's where release() has no node. */
 static void remove_files(struct tide_task *task) {
     struct tide__tier *tier = ((struct tide__work *)(void *)task)->tier;
     struct tide_port *port = tier->port;
@@ -355,7 +345,7 @@ static void tell(struct tide__tier *tier) {
 
 /* After how many ns the next turn is due; 0: when something happens. */
 static uint64_t turn(struct tide__tier *tier) {
-    const uint64_t now = tide_port_now(tier->table->store->port);
+    const uint64_t now = tide_port_now(tier->port);
     tier->again = tier->rests = false;
     if (tier->error && now >= tier->error_until) {
         tier->error = 0; /* it is tried once more */
