@@ -36,6 +36,20 @@ static void push_all(struct fiber *f) {
     tide_table_release(table);
 }
 
+/* Adds 1 to a third of the rows, one by one, or to the other two thirds. */
+static void push_part(struct fiber *f) {
+    struct tide_table *table = table_of(f->cluster, f->index, "cold");
+    const bool third = *(const bool *)f->arg;
+    float ones[COLUMNS];
+    for (size_t i = 0; i < COLUMNS; i++) {
+        ones[i] = 1;
+    }
+    for (uint64_t key = 0; key < COUNT; key++) {
+        CHECK(f, (key % 3 == 0) != third || tide_table_push(table, &key, 1, ones, NULL) == 0);
+    }
+    tide_table_release(table);
+}
+
 /* Every row is the initial one, and *arg more. */
 static void check_all(struct fiber *f) {
     struct tide_table *table = table_of(f->cluster, f->index, "cold");
@@ -132,6 +146,41 @@ static void rows_freeze_and_come_back_in_the_simulator(void **state) {
 static void rows_freeze_and_come_back_on_a_disk(void **state) {
     (void)state;
     rows_freeze_and_come_back(false, 2, TIDE_STATIC, TIDE_KEYS_HASHED);
+}
+
+/* Records of rows that changed are garbage. Files take a third more than the rows in use, and some segments. */
+static void segments_that_are_mostly_garbage_are_emptied(void **state) {
+    (void)state;
+    enum { SEGMENT = 16 << 10, ROUNDS = 3, OPEN = 2, SPARE = 4 };
+    struct cluster c;
+    bool third = false;
+    int more = ROUNDS + 1;
+    assert_int_equal(tide__limit_set(TIDE_LIMIT_store_tier_segment_bytes, SEGMENT), 0);
+    open_cluster(&c, true, 1, 5);
+    create(&c, tiered(&c, "cold"));
+    run_alone(&c, 0, push_all, NULL);
+    for (int round = 0; round < ROUNDS; round++) {
+        run_alone(&c, 0, push_part, &third);
+    }
+    pause_cluster(&c, 1000000000);
+    struct tide_table *table = table_of(&c, 0, "cold");
+    const struct tide__tier *tier = tide__tier_of(table);
+    struct tide_table_stats s;
+    tide_table_stats(table, &s);
+    assert_true(s.compacted > 0);
+    assert_true(tier->segments_count * tier->per_segment <=
+                tier->live + tier->live / 3 + (OPEN + SPARE) * tier->per_segment);
+    assert_int_equal(s.disk_bytes, tier->segments_count * SEGMENT);
+    places_agree(table);
+    third = true;
+    for (int round = 0; round < ROUNDS; round++) {
+        run_alone(&c, 0, push_part, &third);
+    }
+    run_alone(&c, 0, check_all, &more);
+    tide_table_release(table);
+    close_cluster(&c);
+    assert_int_equal(tide__limit_set(TIDE_LIMIT_store_tier_segment_bytes,
+                                     tide__limits[TIDE_LIMIT_store_tier_segment_bytes].initial), 0);
 }
 
 /* ---- directories, and disks that fail ---- */
@@ -393,6 +442,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_freeze_and_come_back_in_the_simulator),
         cmocka_unit_test(rows_freeze_and_come_back_on_a_disk),
+        cmocka_unit_test(segments_that_are_mostly_garbage_are_emptied),
         cmocka_unit_test(what_does_not_fit_is_refused_by_name),
         cmocka_unit_test(a_dropped_table_leaves_nothing),
         cmocka_unit_test(a_row_that_cannot_be_read_is_an_error_not_an_initial_row),
