@@ -491,7 +491,8 @@ static void threads_evict_what_others_use(void **state) {
     tide_store_destroy(store);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_key_is_admitted_by_its_nth_push),
         cmocka_unit_test(without_eviction_the_limit_refuses_what_is_admitted),
