@@ -43,8 +43,7 @@ static uint64_t relocating_rest(struct tide_store *store) {
 /* This node may have heard of the death of a home before it hears which slots went there. */
 static void dead_homes(struct tide_table *table, const uint8_t *slots, size_t count) {
     for (size_t i = 0; i < count && table->relocates; i++) {
-        uint32_t slot;
-        memcpy(&slot, slots + i * sizeof slot, sizeof slot);
+        const uint32_t slot = tide__number_at(slots, i);
         const uint32_t route = tide__route_of(table, slot);
         const uint16_t home = tide__route_home(route);
         if (!(route & TIDE__MINE) && tide__member_gone(table->store, home) && !TIDE_MUTANT(dead_home_mapped)) {

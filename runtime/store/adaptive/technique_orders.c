@@ -54,8 +54,7 @@ static int order_check(const struct order *o) {
         return tide_fail(TIDE_EINVAL, "rate is 1 to 10000 rounds a second, threshold and clip are not negative");
     }
     for (size_t i = 0; i < o->key_count && options->keys == TIDE_KEYS_DENSE; i++) {
-        uint64_t key;
-        memcpy(&key, o->keys + i * sizeof key, sizeof key);
+        const uint64_t key = tide__long_at(o->keys, i);
         if (key >= options->key_count) {
             return tide_fail(TIDE_ERANGE, "key %llu is outside table '%s' (0..%llu)", (unsigned long long)key,
                              options->name, (unsigned long long)(options->key_count - 1));
@@ -88,8 +87,7 @@ int tide__technique_order_call(struct tide_store *store, struct tide__incoming *
     }
     int code = order_read(store, &in->as, &o);
     for (size_t i = 0; i < o.node_count && !code; i++) {
-        uint32_t node;
-        memcpy(&node, o.nodes + i * sizeof node, sizeof node);
+        const uint32_t node = tide__number_at(o.nodes, i);
         if (node == 0 || node >= TIDE__NODES || !tide__member_lives(store, node)) {
             code = tide_fail(TIDE_EINVAL, "node %u is no member", node);
         }

@@ -270,9 +270,7 @@ static bool copy_nodes(struct tide__generation *g, const uint8_t *nodes, size_t 
     g->nodes = tide_alloc((count + 1) * sizeof *g->nodes);
     g->walks = tide_alloc_zero(count + 1, sizeof *g->walks);
     for (size_t i = 0; i < count && g->nodes && g->walks; i++) {
-        uint32_t node;
-        memcpy(&node, nodes + i * sizeof node, sizeof node);
-        g->nodes[i] = (uint16_t)node;
+        g->nodes[i] = (uint16_t)tide__number_at(nodes, i);
     }
     g->node_count = count;
     return g->nodes && g->walks;

@@ -273,20 +273,16 @@ struct delta {
     size_t count;
 };
 
-static uint64_t key_at(const uint8_t *keys, size_t i) {
-    return tide__long_at(keys, i);
-}
-
 /* Keys of slots that are not here: held (0) until their rows come, or on to their home. */
 static void delta_elsewhere(struct tide__clocked *c, uint16_t from, const struct delta *d, uint32_t *at, size_t count) {
     const size_t row = c->shape.floats * sizeof(float);
     uint64_t *keys = tide_alloc((count + 1) * sizeof *keys);
     uint8_t *rows = tide_alloc(count * row + 1);
     while (keys && rows && count) {
-        uint16_t to = tide__home_of(c, tide__slot_of(c->table, key_at(d->keys, at[0])));
+        uint16_t to = tide__home_of(c, tide__slot_of(c->table, tide__long_at(d->keys, at[0])));
         size_t in_part = 0, kept = 0;
         for (size_t i = 0; i < count; i++) {
-            const uint64_t key = key_at(d->keys, at[i]);
+            const uint64_t key = tide__long_at(d->keys, at[i]);
             if (tide__home_of(c, tide__slot_of(c->table, key)) == to) {
                 memcpy(rows + in_part * row, d->rows + at[i] * row, row);
                 keys[in_part++] = key;
@@ -323,7 +319,7 @@ static void delta_trace(struct tide__clocked *c, const struct delta *d, const ui
         if (next < elsewhere_count && elsewhere[next] == i) {
             next++;
         } else {
-            keys[count++] = key_at(d->keys, i);
+            keys[count++] = tide__long_at(d->keys, i);
         }
     }
     tide__vap_trace(c, d->origin, d->number, keys, count);
@@ -336,12 +332,12 @@ static void fetch_ahead(struct tide__clocked *c, const struct delta *d, size_t i
     enum { FAR = 8, NEAR = 4 };
     const struct tide_table *table = c->table;
     if (i + FAR < d->count) {
-        const uint32_t slot = tide__slot_of(table, key_at(d->keys, i + FAR));
+        const uint32_t slot = tide__slot_of(table, tide__long_at(d->keys, i + FAR));
         __builtin_prefetch(&table->slots[slot]);
         __builtin_prefetch(&c->watches[slot]);
     }
     if (i + NEAR < d->count && table->options.keys == TIDE_KEYS_DENSE) {
-        const uint64_t key = key_at(d->keys, i + NEAR);
+        const uint64_t key = tide__long_at(d->keys, i + NEAR);
         const uint32_t slot = tide__slot_of(table, key);
         const struct tide__watches *w = &c->watches[slot];
         tide__fetch_word(table, slot, key);
@@ -356,7 +352,7 @@ static void delta_apply(struct tide__clocked *c, uint16_t from, const struct del
     uint32_t *elsewhere = tide_alloc((d->count + 1) * sizeof *elsewhere);
     size_t elsewhere_count = 0, here = 0;
     for (size_t i = 0; elsewhere && i < d->count; i++) {
-        const uint64_t key = key_at(d->keys, i);
+        const uint64_t key = tide__long_at(d->keys, i);
         const uint32_t slot = tide__slot_of(c->table, key);
         fetch_ahead(c, d, i);
         if (!tide__slot_here(c, slot)) {
@@ -436,7 +432,7 @@ int tide__delta_message(struct tide_store *store, struct tide__incoming *in) {
                 floats / c->shape.floats == d.count && d.stamp <= INT32_MAX &&
                 (d.worker != 0) == (c->model == TIDE_BSP);
     for (size_t i = 0; good && c->table->options.keys == TIDE_KEYS_DENSE && i < d.count; i++) {
-        good = key_at(d.keys, i) < c->table->options.key_count;
+        good = tide__long_at(d.keys, i) < c->table->options.key_count;
     }
     if (good) {
         tide__table_count(c->table, TIDE__BYTES_IN, in->message->size);
@@ -601,7 +597,7 @@ int tide__value_message(struct tide_store *store, struct tide__incoming *in) {
     const bool answer = m->kind != PUSHED;
     const uint64_t now = tide_port_now(store->port);
     for (size_t i = 0; i < count; i++) {
-        uint64_t key = key_at(m->keys.at, i), old;
+        uint64_t key = tide__long_at(m->keys.at, i), old;
         atomic_uint_fast64_t *word;
         struct tide__copy_record *copy;
         if ((c->table->options.keys == TIDE_KEYS_DENSE && key >= c->table->options.key_count) ||

@@ -682,8 +682,6 @@ static bool read_extra(struct tide_reader *r, struct tide__job *job, size_t *ter
     return true;
 }
 
-/* Points into body. EPROTO: not an operation this node can execute; ENOENT: its table was dropped. Both are answered
- * where possible. */
 int tide__job_parse(const void *body, size_t size, struct tide_store *store, struct tide__job *job) {
     struct tide_reader r;
     tide_reader_init(&r, body, size);

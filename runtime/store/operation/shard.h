@@ -119,7 +119,8 @@ void tide__job_park(const struct tide__job *job, const uint32_t *indices, size_t
 int tide__job_pass(const struct tide__job *job, const uint32_t *indices, const uint32_t *terms, size_t count,
                    uint16_t to);
 void tide__job_tell_map(const struct tide__job *job, const uint32_t *indices, size_t count, uint16_t home);
-/* Points into data. False: not an operation we can execute; answered where possible. */
+/* Points into data. EPROTO: not an operation this node can execute; ENOENT: its table was dropped. Both are answered
+ * where possible. */
 int tide__job_parse(const void *data, size_t size, struct tide_store *store, struct tide__job *job);
 void tide__job_free(struct tide_store *store, struct tide__job *job);
 

@@ -22,25 +22,13 @@
 enum { FIRST_PART = 1, LAST_PART = 2 };
 enum { HEAD_BYTES = 4096 }; /* of a message of some hundred keys, its rows apart */
 
-static uint64_t u64_at(const uint8_t *at, size_t i) {
-    uint64_t value;
-    memcpy(&value, at + i * sizeof value, sizeof value);
-    return value;
-}
-
-static uint32_t u32_at(const uint8_t *at, size_t i) {
-    uint32_t value;
-    memcpy(&value, at + i * sizeof value, sizeof value);
-    return value;
-}
-
 /* ---- on ---- */
 
 int tide__repl_send(struct tide_table *table, const struct tide__repl_message *m) {
     const uint16_t to = tide__chain_at(m->chain, 0);
     const uint64_t rest = m->chain >> 16;
     for (uint32_t i = 0; m->kind == TIDE__REPL_JOIN && rest == 0 && i < m->count; i++) {
-        const uint32_t slot = (uint32_t)u64_at(m->keys, i);
+        const uint32_t slot = (uint32_t)tide__long_at(m->keys, i);
         int code = tide__snapshot_send(table, slot, to);
         if (code) {
             tide__replica_fail(table, slot, to);
@@ -105,11 +93,11 @@ static bool read_ids(struct tide_reader *r, struct tide__repl_message *m) {
     m->id_count = good ? (uint32_t)(ids / TIDE__ID_FIELDS) : 0;
     m->low_count = good ? (uint32_t)(lows / 2) : 0;
     for (uint32_t i = 0; i < m->id_count && good; i++) {
-        good = u64_at(m->ids, TIDE__ID_FIELDS * (size_t)i) < TIDE_SLOT_COUNT &&
-               u64_at(m->ids, TIDE__ID_FIELDS * (size_t)i + 1) < TIDE__NODES;
+        good = tide__long_at(m->ids, TIDE__ID_FIELDS * (size_t)i) < TIDE_SLOT_COUNT &&
+               tide__long_at(m->ids, TIDE__ID_FIELDS * (size_t)i + 1) < TIDE__NODES;
     }
     for (uint32_t i = 0; i < m->low_count && good; i++) {
-        good = u64_at(m->lows, 2 * (size_t)i) < TIDE__NODES;
+        good = tide__long_at(m->lows, 2 * (size_t)i) < TIDE__NODES;
     }
     return good;
 }
@@ -147,7 +135,7 @@ static struct tide_table *read_repl(struct tide_store *store, struct tide__incom
         return NULL;
     }
     for (size_t i = 0; i < keys; i++) {
-        uint64_t key = u64_at(m->keys, i);
+        uint64_t key = tide__long_at(m->keys, i);
         bool inside = kind >= TIDE__REPL_BARRIER                ? key < TIDE_SLOT_COUNT
                       : table->options.keys == TIDE_KEYS_HASHED ? true
                                                                 : key < table->options.key_count;
@@ -202,8 +190,8 @@ enum verdict { REFUSED, HERE, NEXT };
 
 static enum verdict judge(struct tide_table *table, const struct tide__repl_message *m, uint32_t i, uint32_t slot) {
     struct tide__copied_slot *s = &table->replicas->slots[slot];
-    const uint64_t number = u64_at(m->numbers, i);
-    const uint32_t version = u32_at(m->versions, i);
+    const uint64_t number = tide__long_at(m->numbers, i);
+    const uint32_t version = tide__number_at(m->versions, i);
     if (!is_current(table, slot, version) || !s->held) {
         return REFUSED;
     }
@@ -225,17 +213,18 @@ static enum verdict judge(struct tide_table *table, const struct tide__repl_mess
 static void take_ids(struct tide_table *table, const struct tide__repl_message *m) {
     const struct tide__replicas *replicas = table->replicas;
     for (uint32_t i = 0; i < m->low_count; i++) {
-        tide__dedup_low(table->store, (uint16_t)u64_at(m->lows, 2 * (size_t)i), u64_at(m->lows, 2 * (size_t)i + 1));
+        tide__dedup_low(table->store, (uint16_t)tide__long_at(m->lows, 2 * (size_t)i),
+                        tide__long_at(m->lows, 2 * (size_t)i + 1));
     }
     for (uint32_t i = 0; i < m->id_count; i++) {
-        const uint32_t slot = (uint32_t)u64_at(m->ids, TIDE__ID_FIELDS * (size_t)i);
+        const uint32_t slot = (uint32_t)tide__long_at(m->ids, TIDE__ID_FIELDS * (size_t)i);
         const struct tide__copied_slot *s = &replicas->slots[slot];
         if (s->mark != replicas->mark_now || s->marked != NEXT) {
             continue;
         }
-        const uint16_t origin = (uint16_t)u64_at(m->ids, TIDE__ID_FIELDS * (size_t)i + 1);
+        const uint16_t origin = (uint16_t)tide__long_at(m->ids, TIDE__ID_FIELDS * (size_t)i + 1);
         if (tide__dedup_reserve(table, origin, 1, 1) == 0) {
-            tide__dedup_add(table, slot, origin, u64_at(m->ids, TIDE__ID_FIELDS * (size_t)i + 2));
+            tide__dedup_add(table, slot, origin, tide__long_at(m->ids, TIDE__ID_FIELDS * (size_t)i + 2));
         } else {
             tide__replica_fail(table, slot, tide__store_self(table->store));
         }
@@ -291,7 +280,7 @@ static uint32_t look(struct tide_table *table, const struct tide__repl_message *
     uint32_t count = 0;
     tide__replicas_mark(replicas);
     for (uint32_t i = 0; i < m->count; i++) {
-        const uint32_t slot = (uint32_t)u64_at(m->keys, i);
+        const uint32_t slot = (uint32_t)tide__long_at(m->keys, i);
         if (tide__replicas_first(replicas, slot)) {
             replicas->slots[slot].marked = (uint8_t)judge(table, m, i, slot);
         }
@@ -478,7 +467,7 @@ int tide__replica_snapshot(struct tide_store *store, struct tide__incoming *in) 
     bool good = table && table->replicas && slot < TIDE_SLOT_COUNT && m->rows.count % table->row_floats == 0 &&
                 m->rows.count / table->row_floats == count;
     for (size_t i = 0; i < count && good; i++) {
-        uint64_t key = u64_at(keys, i);
+        uint64_t key = tide__long_at(keys, i);
         good = (table->options.keys == TIDE_KEYS_HASHED || key < table->options.key_count) &&
                tide__slot_of(table, key) == slot;
     }

@@ -215,15 +215,10 @@ static void apply(struct change *c) {
     const uint16_t self = tide__store_self(table->store);
     tide__routes_begin(table);
     for (size_t i = 0; i < c->count; i++) {
-        uint32_t slot, home, version;
-        uint64_t chain;
-        memcpy(&slot, c->slots + i * 4, 4);
-        memcpy(&home, c->homes + i * 4, 4);
-        memcpy(&chain, c->chains + i * 8, 8);
-        memcpy(&version, c->versions + i * 4, 4);
+        const uint32_t slot = tide__number_at(c->slots, i), version = tide__number_at(c->versions, i);
         if (version > table->slot_versions[slot]) {
             const bool was_mine = is_mine(table, slot);
-            change_slot(c, slot, (uint16_t)home, chain, version);
+            change_slot(c, slot, (uint16_t)tide__number_at(c->homes, i), tide__long_at(c->chains, i), version);
             tide__raise_version(table, version);
             if (table->replicas->async) {
                 tide__async_regroup(table, slot, was_mine && !is_mine(table, slot));
@@ -232,8 +227,7 @@ static void apply(struct change *c) {
     }
     tide__routes_end(table);
     for (size_t i = 0; i < c->count; i++) {
-        uint32_t s;
-        memcpy(&s, c->slots + i * 4, 4);
+        const uint32_t s = tide__number_at(c->slots, i);
         uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
         uint64_t chain = atomic_load_explicit(&table->replicas->chain[s], memory_order_relaxed);
         /* Who joins may have heard of the group from its home first. */
@@ -252,9 +246,7 @@ static void report_missing(const struct change *c) {
     const struct tide__replicas *replicas = table->replicas;
     const uint16_t self = tide__store_self(table->store);
     for (size_t i = 0; i < c->count; i++) {
-        uint32_t slot, version;
-        memcpy(&slot, c->slots + i * 4, 4);
-        memcpy(&version, c->versions + i * 4, 4);
+        const uint32_t slot = tide__number_at(c->slots, i), version = tide__number_at(c->versions, i);
         uint64_t chain = atomic_load_explicit(&replicas->chain[slot], memory_order_relaxed);
         if (table->slot_versions[slot] == version && chain != TIDE__LOST_CHAIN && tide__chain_has(chain, self) &&
             !replicas->slots[slot].held && !replicas->slots[slot].arriving) {

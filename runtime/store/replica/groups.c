@@ -446,8 +446,7 @@ static void regroup_slots(struct tide_store *store, uint16_t from, uint32_t tabl
     struct tide__catalog_entry *entry = tide__catalog_entry_of(store, table);
     struct news *news = entry && entry->options.replicas ? tide_alloc_zero(1, sizeof *news) : NULL;
     for (size_t i = 0; news && i < count; i++) {
-        uint32_t s;
-        memcpy(&s, slots + i * 4, 4);
+        const uint32_t s = tide__number_at(slots, i);
         if (change(store, entry, s, version, from, node)) {
             news->slots[news->count++] = s;
         }
@@ -489,8 +488,7 @@ void tide__groups_rebuilt(struct tide_store *store, uint16_t from, uint32_t tabl
                           const uint8_t *slots, size_t count) {
     struct tide__catalog_entry *entry = tide__catalog_entry_of(store, table);
     for (size_t i = 0; node == 0 && entry && i < count; i++) {
-        uint32_t s;
-        memcpy(&s, slots + i * 4, 4);
+        const uint32_t s = tide__number_at(slots, i);
         if (entry->homes[s] == from && entry->versions[s] <= version) { /* else it has changed since */
             entry->settling[s] = TIDE__SETTLED;
         }

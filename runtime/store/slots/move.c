@@ -126,12 +126,6 @@ void tide__route_clear(struct tide_table *table, uint32_t slot, uint32_t flags) 
 
 /* ---- messages of slots ---- */
 
-static uint32_t at(const uint8_t *numbers, size_t i) {
-    uint32_t value;
-    memcpy(&value, numbers + i * 4, sizeof value);
-    return value;
-}
-
 void tide__move_send(struct tide_store *store, uint16_t to, enum tide__op op, uint32_t table, uint32_t version,
                      uint16_t node, const uint32_t *slots, size_t count, const uint32_t *lost, size_t lost_count) {
     const union tide__message m = {.MOVE = {.table = table,
@@ -173,8 +167,8 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
     }
     tide__routes_begin(table);
     for (size_t i = 0; i < count; i++) {
-        uint32_t slot = at(slots, i), new_version = versions ? at(versions, i) : version;
-        uint16_t to = homes ? (uint16_t)at(homes, i) : home;
+        uint32_t slot = tide__number_at(slots, i), new_version = versions ? tide__number_at(versions, i) : version;
+        uint16_t to = homes ? (uint16_t)tide__number_at(homes, i) : home;
         if (new_version <= table->slot_versions[slot] || (to == self && !awaited)) {
             continue; /* old news */
         }
@@ -403,8 +397,8 @@ static void on_expect(struct tide_store *store, struct tide_table *table, uint32
                                .from = from,
                                .lost = lost};
     for (size_t i = 0; i < count; i++) {
-        uint32_t route = tide__route_of(table, at(slots, i));
-        a->slots[i] = at(slots, i);
+        a->slots[i] = tide__number_at(slots, i);
+        uint32_t route = tide__route_of(table, a->slots[i]);
         a->left += (route & TIDE__AWAITED) != 0;
         if (!(route & TIDE__MINE)) {
             a->lost[a->lost_count++] = a->slots[i] | (uint32_t)tide__route_home(route) << 16;

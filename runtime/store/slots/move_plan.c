@@ -491,8 +491,7 @@ void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version
         uint32_t slot = b->slots[i];
         uint16_t home = b->to;
         for (size_t j = 0; j < lost_count; j++) {
-            uint32_t gone;
-            memcpy(&gone, lost + j * 4, sizeof gone);
+            const uint32_t gone = tide__number_at(lost, j);
             home = (gone & 0xffff) == slot ? (uint16_t)(gone >> 16) : home;
         }
         if (entry->versions[slot] < b->version) {

@@ -48,8 +48,7 @@ static int check_slots(struct tide_store *store, const struct tide__catalog_entr
     bool moving[TIDE_SLOT_COUNT] = {false};
     tide__plan_moving(store, entry->id, moving);
     for (size_t i = 0; i < count; i++) {
-        uint32_t slot;
-        memcpy(&slot, slots + i * sizeof slot, sizeof slot);
+        const uint32_t slot = tide__number_at(slots, i);
         if (slot >= TIDE_SLOT_COUNT) {
             return tide_fail(TIDE_EINVAL, "slot %u is outside table '%s' (0..%d)", slot, entry->name,
                              TIDE_SLOT_COUNT - 1);
