@@ -305,6 +305,45 @@ def what_happens_is_told_once_and_in_order(c):
 
 
 @test
+def a_stream_is_not_closed_while_a_thread_reads_it(c):
+    with c.events() as seen:
+        pass
+    raises(tide.ClosedError, lambda: seen.next(1), "the stream is closed")
+    library, reading, begun, closed = tide.client.lib, [0], threading.Event(), []
+    stream_next, stream_close = library.stream_next, library.stream_close
+
+    def slow_next(*arguments):
+        reading[0] += 1
+        begun.set()
+        code = stream_next(*arguments)
+        time.sleep(0.1)
+        reading[0] -= 1
+        return code
+
+    def watched_close(handle):
+        closed.append(reading[0])
+        stream_close(handle)
+
+    async def cancelled():
+        async with tide.aio.connect(cluster) as a:
+            async def read():
+                async for _ in a.events():
+                    pass
+            task = asyncio.ensure_future(read())
+            await asyncio.get_running_loop().run_in_executor(None, begun.wait)
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled(), task
+
+    library.stream_next, library.stream_close = slow_next, watched_close
+    try:
+        asyncio.run(cancelled())
+    finally:
+        library.stream_next, library.stream_close = stream_next, stream_close
+    assert closed == [0], closed
+
+
+@test
 def an_embedding_learns_as_that_of_torch(c):
     try:
         import torch

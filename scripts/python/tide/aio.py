@@ -71,12 +71,15 @@ class Client:
 
     async def events(self, whole: bool = False) -> AsyncIterator[blocking.Line]:
         """As tide.Client.events: `async for event in c.events()`."""
-        with self._client.events(whole) as stream:
+        stream = self._client.events(whole)
+        try:
             while True:
                 try:
                     yield await self._loop.run_in_executor(None, stream.next, _EVENTS_S)
                 except errors.TimeoutError:
                     pass
+        finally:  # a cancelled wait goes on in its thread for a moment
+            await self._loop.run_in_executor(None, stream.close)
 
     async def close(self) -> None:
         self._loop.remove_reader(self._fd)

@@ -4,6 +4,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import threading
 import time
 import weakref
 from typing import Any, Iterable, Iterator, NamedTuple, Optional
@@ -236,6 +237,7 @@ class Stream:
     def __init__(self, client: "Client", what: str, whole: bool, timeout: Optional[float]):
         self._client, self._timeout, self._lines = client, timeout, []
         self._handle = ctypes.c_void_p()
+        self._using = threading.Lock()  # of the handle: one thread may close what another one waits for
         client._check(lib.stream(client._open(), what.encode(), whole, ctypes.byref(self._handle)))
 
     def next(self, timeout: Optional[float] = None) -> Line:
@@ -245,7 +247,10 @@ class Stream:
             self._client._open()
             left = _SLICE_NS if until is None else min(_SLICE_NS, max(1, until - time.monotonic_ns()))
             lines, count = (lib.Line * 64)(), ctypes.c_size_t()
-            code = lib.stream_next(self._handle, lines, len(lines), left, ctypes.byref(count))
+            with self._using:
+                if not self._handle:
+                    raise errors.ClosedError("the stream is closed", "ECLOSED")
+                code = lib.stream_next(self._handle, lines, len(lines), left, ctypes.byref(count))
             if code and (code != _ETIMEDOUT or until is not None and time.monotonic_ns() >= until):
                 raise errors.of_code(code)
             self._lines = [Line(x.time, x.node.decode(), x.kind.decode(), x.text.decode("utf-8", "replace"), x.number)
@@ -262,7 +267,9 @@ class Stream:
             raise StopIteration from None
 
     def close(self) -> None:
-        handle, self._handle = self._handle, None
+        """Ends it; a thread that waits for the next one gets ClosedError."""
+        with self._using:
+            handle, self._handle = self._handle, None
         if handle:
             lib.stream_close(handle)
 
