@@ -1,5 +1,6 @@
-# Writes OUTPUT, a C file that puts Lua modules, policies and the dashboard's page into the program as they stand on disk:
-# tide_embedded_modules[], see lua/host/embedded.h. The assembler reads the files, so an edit costs no generated text.
+# Writes OUTPUT, a C file that puts Lua modules, policies, the dashboard's page and the files of `tide new` into the
+# program as they stand on disk: tide_embedded_modules[], see lua/host/embedded.h. The assembler
+# reads the files, so an edit costs no generated text.
 set(text "#include \"lua/host/embedded.h\"\n\n")
 set(table "")
 set(number 0)
@@ -28,6 +29,10 @@ endforeach()
 foreach(path IN LISTS PAGE)
   get_filename_component(name ${path} NAME)
   embed(dashboard/${name} ${path})
+endforeach()
+foreach(path IN LISTS PACKAGE)
+  file(RELATIVE_PATH name ${ROOT}/../examples/packages/squares ${path})
+  embed(package/${name} ${path})
 endforeach()
 embed(argparse ${ARGPARSE})
 file(WRITE ${OUTPUT} "${text}\nconst struct tide_embedded_module tide_embedded_modules[] = {\n${table}    {0, 0, 0},\n};\n")

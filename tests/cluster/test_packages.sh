@@ -7,6 +7,9 @@ run 0 new package squares
 diff -r squares "$root/examples/packages/squares" >diff.txt || { fail "examples/packages/squares is not what tide new makes"; head -20 diff.txt; }
 make -s -C squares test TIDE="$TIDE" TIDE_CFLAGS="-I$root/runtime/include -Werror" >out.txt 2>err.txt || fail "its test fails: $(tail -5 err.txt)"
 [ "$(grep -c '^ok$' out.txt)" = 2 ] || fail "its test does not run twice"
+run 0 new package words
+says err.txt '^words/words/words.c$'
+! grep -rn squares words || fail "a package has the name of the example"
 run 2 new package squares
 says err.txt 'squares` is there already'
 run 2 new package Wrong-1

@@ -2,7 +2,7 @@
 local tide = require "tide"
 local squares = require "squares"
 
-local job = squares.job {name = "squares", count = 10}
+local job = squares.job {name = "sum", count = 10}
 
 tide.main(function()
   local ok, err = pcall(squares.job, {name = "wrong", cuont = 10})

@@ -1,4 +1,4 @@
--- squares: sums of squares by a kernel of its own. Put what the package is for in its place.
+-- squares: a sum by a kernel of its own. Put what the package is for in its place.
 local package = require "tide.package"
 local tensor = require "tide.tensor"
 local tide = require "tide"
@@ -7,7 +7,7 @@ local kernels <const> = tide.kernel.load "squares/squares.so"
 
 local squares = {}
 
----A job that adds up the squares of 1 .. count.
+---A job that adds up i * i for i = 1 .. count.
 ---@param o {name: string, count: integer}
 ---@return tide.job
 function squares.job(o)
@@ -21,7 +21,7 @@ function squares.job(o)
     worker = function(w)
       local own = {}
       for i = w.rank, o.count, w.workers do own[#own + 1] = i end
-      local found <const> = kernels.squares_squares {values = tensor.from("f32", own)}
+      local found <const> = kernels.squares_sum {values = tensor.from("f32", own)}
       w.tables.sum:push({0}, tensor.from("f32", {found.sum}))
       w:barrier "all have pushed"
       w:report {examples = #own}

@@ -6,7 +6,7 @@ static const struct tide_parameter parameters[] = {
     [VALUES] = {"values", TIDE_TENSOR, TIDE_F32, true, 0, "f32, any shape"},
 };
 
-static int squares(const struct tide_argument *arguments, struct tide_result *results, char *error) {
+static int sum_up(const struct tide_argument *arguments, struct tide_result *results, char *error) {
     const struct tide_tensor *t = &arguments[VALUES].tensor;
     const float *values = t->data;
     double sum = 0;
@@ -19,7 +19,7 @@ static int squares(const struct tide_argument *arguments, struct tide_result *re
 }
 
 static const struct tide_kernel kernels[] = {
-    {"squares_squares", "Adds up squares.", parameters, TIDE_COUNT(parameters), squares},
+    {"squares_sum", "Adds up v * v of values.", parameters, TIDE_COUNT(parameters), sum_up},
 };
 
 const struct tide_kernel_module *tide_kernel_module(const struct tide_kernel_host *host) {
