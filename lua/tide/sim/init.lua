@@ -175,11 +175,11 @@ end
 
 local function read_costs(path)
   local text, problem = core.file_read(path)
-  local ok, costs = pcall(core.json_decode, text or "")
+  if not text then fail("costs of kernels: " .. problem.message) end
+  local ok, costs = pcall(core.json_decode, text)
   costs = ok and type(costs) == "table" and costs.schema == "tide.costs/1" and costs or {}
   if type(costs.kernels) ~= "table" then
-    local why = text and "no file of `tide sim --calibrate`" or tostring(problem)
-    fail(("costs of kernels: %s: %s"):format(path, why))
+    fail(("costs of kernels: %s: no file of `tide sim --calibrate`"):format(path))
   end
   for kernel, cost in pairs(costs.kernels) do
     core.sim_compute(seconds_of(cost.call_s, kernel .. ".call_s"), seconds_of(cost.row_s, kernel .. ".row_s"), kernel)
