@@ -196,8 +196,10 @@ local function source_line(where, read)
   return nil
 end
 
--- A line of the program's own modules tells a user nothing.
-local function is_inside(where)
+---Whether a place is a line of the program's own modules, which tells a user nothing.
+---@param where string
+---@return boolean
+function errors.is_inside(where)
   local module <const> = tostring(where):match("^@?(tide/[%w_/]+)%.lua:%d+$")
   local name <const> = module and module:gsub("/", ".")
   return name ~= nil and (package.loaded[name] ~= nil or core.embedded(name) ~= nil)
@@ -247,7 +249,7 @@ function errors.format(err, options)
   local paint <const> = paint_with(options.color)
   local message = text.clean_lines(err.message):gsub("\n", "\n  ")
   local out = {paint("1;31", ("error[%s]"):format(text.clean(err.code))) .. ": " .. origin(err) .. message}
-  if err.where and (options.verbose or not is_inside(err.where)) then
+  if err.where and (options.verbose or not errors.is_inside(err.where)) then
     local where = text.clean((tostring(err.where):gsub("^@", "")))
     if err.where_note then where = where .. ", " .. text.clean(err.where_note) end
     out[#out + 1] = paint("34", "  -->") .. " " .. where
@@ -270,7 +272,8 @@ end
 ---@param err tide.error
 ---@return string
 function errors.line(err)
-  local where <const> = err.where and not is_inside(err.where) and tostring(err.where):gsub("^@", "") .. ": " or ""
+  local place <const> = err.where and not errors.is_inside(err.where) and tostring(err.where)
+  local where <const> = place and place:gsub("^@", "") .. ": " or ""
   local who <const> = err.node and (" (on %s%s)"):format(err.node, err.actor and ", " .. err.actor or "") or ""
   return where .. text.cut(err.message:match "^[^\n]*", LINE_MAX, false) .. who
 end

@@ -33,7 +33,7 @@ local function decode(request)
 end
 
 local function failed(kind, status, err)
-  local place <const> = err.where and not err.where:find "^tide/" and err.where or nil -- not of this file
+  local place <const> = err.where and not errors.is_inside(err.where) and err.where or nil
   local wait_s <const> = (status == 429 or status == 503) and (err.retry_after_s or RETRY_S) or nil
   local problem <const> = {error = {code = err.code, name = err.name, message = tostring(err.message), help = err.help,
     where = place, node = err.node, retry_after_s = wait_s}}
