@@ -4,7 +4,6 @@ local arrays = require "tide.data.arrays"
 local core = require "tide.core"
 local script = require "tide.script"
 
-
 ---Numbers of a file, with the line that each is on.
 local function numbers_of(path)
   local text, err = core.file_read(path)

@@ -15,7 +15,6 @@ local kernels = require("tide.package").kernels
 local package = require "tide.package"
 local tensor = require "tide.tensor"
 
-
 ---@class tide.lda.exchange
 local exchange = {}
 exchange.__index = exchange

@@ -26,7 +26,7 @@ local FITTED_TOPICS_MOST <const> = 50000
 local PAUSE <const> = 110 -- of the workers' collector: dead tensors are a tenth of the living at most
 local COUNT_MOST <const> = 1 << 24 -- whole numbers in f32
 
-local function fail(message, help) error(package.error("T0113", message, {help = help}), 0) end
+local fail <const> = package.fail
 
 local function whole(o, key, least, most)
   local v <const> = o[key]

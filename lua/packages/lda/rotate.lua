@@ -12,7 +12,6 @@ local package = require "tide.package"
 local ring = require "tide.data.ring"
 local tide = require "tide"
 
-
 ---@class tide.lda.rotate
 ---@field parts table<integer, table> own ones, by number from 0
 ---@field held table<integer, table> blocks that are here

@@ -8,6 +8,7 @@
 local core = require "tide.core"
 local group = require "tide.nn.worker_group"
 local data = require "tide.data"
+local package = require "tide.package"
 local replica = require "tide.nn.replica"
 local script = require "tide.script"
 local table_spec = require "tide.run.table_spec"
@@ -435,7 +436,7 @@ function factors.job(o)
       local rows, columns = KINDS[o.model.kind].shape(o.model, set)
       local function rows_of(values)
         return table_spec.new {keys = table_spec.dense((values + KEY - 1) // KEY), width = KEY, slots = "range",
-                               update = {"assign"}, replicas = replica.copies()}
+                               update = {"assign"}, replicas = package.copies()}
       end
       local duals <const> = KINDS[o.model.kind].adds -- rows take memory once they are written: when all workers leave
       return {params = rows_of(rows * columns), duals = duals and rows_of(set.count * columns) or nil}

@@ -19,7 +19,7 @@ function files.save(program, parameters, states, rows, path)
   local layout <const> = program:layout()
   local tensors = {}
   for _, p in ipairs(layout.parameters) do tensors[p.name] = parameters:view(p.first + 1, p.rows, p.columns) end
-  for _, b in ipairs(program.buffers or {}) do tensors[b.name] = states:view(b.first + 1, b.rows, b.columns) end
+  for _, b in ipairs(program.buffers) do tensors[b.name] = states:view(b.first + 1, b.rows, b.columns) end
   for name, t in pairs(rows) do tensors[name] = t end
   if layout.states > 0 then tensors[RUNNING] = states:view(1, layout.states, 1) end
   local ok, err
@@ -59,7 +59,7 @@ function files.load(model, path)
   if layout.states > 0 and tensors[RUNNING] then
     model.states:view(1, layout.states, 1):put(1, fetch(RUNNING, layout.states, 1))
   end
-  for _, b in ipairs(model.program.buffers or {}) do
+  for _, b in ipairs(model.program.buffers) do
     if tensors[b.name] then
       model.states:view(b.first + 1, b.rows, b.columns):put(1, fetch(b.name, b.rows, b.columns))
     end

@@ -84,7 +84,7 @@ function model.new(program, o)
   self.parameters, self.summed = core.tensor(float, keys, KEY), core.tensor(float, keys, KEY)
   self.states = core.tensor(float, math.max(1, (self.layout.states + KEY - 1) // KEY), KEY)
   program.core:initialise(self.device, self.seed, self.parameters, self.states)
-  for _, b in ipairs(program.buffers or {}) do
+  for _, b in ipairs(program.buffers) do
     if b.tensor then self.states:view(b.first + 1, b.rows, b.columns):put(1, b.tensor:convert(float)) end
   end
   -- `on`: the same where the device finds them. `memory`: the update rule's, there too.
@@ -270,7 +270,7 @@ local function backward_in_pieces(self, batch, pieces, hooks)
     for _, t in ipairs(self.tables) do t:collect(piece == 1, last) end
     if not last then
       added:add(0, self.layout.keys * KEY, added.on, made)
-    elseif last and not ready then
+    elseif not ready then
       added:add(0, self.layout.keys * KEY, made, added.on)
     end
     return sum, count, correct
@@ -464,7 +464,7 @@ end
 ---@return table tensor rows x columns; shares storage
 function model:buffer(name)
   core.fetch(self.on.states, self.states)
-  for _, b in ipairs(self.program.buffers or {}) do
+  for _, b in ipairs(self.program.buffers) do
     if b.name == name then return self.states:view(b.first + 1, b.rows, b.columns) end
   end
   error(script.error("T0903", ("the program has no buffer `%s`"):format(name)), 2)

@@ -22,8 +22,6 @@ function replica.new(w, model)
   return setmetatable({w = w, model = model, table = w.tables.params, resyncs = 0}, replica)
 end
 
-replica.copies = require("tide.package").copies
-
 ---Ranks of the values of a barrier, in order.
 ---@return integer[]
 function replica.ranks(values)

@@ -15,6 +15,7 @@ local local_steps = require "tide.nn.local_steps"
 local data = require "tide.data"
 local optimizer = require "tide.nn.optimizer"
 local exchange = require "tide.nn.exchange"
+local package = require "tide.package"
 local replica = require "tide.nn.replica"
 local script = require "tide.script"
 local shared_rows = require "tide.nn.shared_rows"
@@ -133,7 +134,7 @@ function trainer:average_states()
   self.model:fetch()
   if self.model.layout.states == 0 then return nil end
   local buffers = {}
-  for i, b in ipairs(self.model.program.buffers or {}) do
+  for i, b in ipairs(self.model.program.buffers) do
     buffers[i] = {view = states:view(b.first + 1, b.rows, b.columns)}
     buffers[i].values = buffers[i].view:copy()
   end
@@ -534,7 +535,7 @@ function train.job(o)
     adapts = changes,
     policies = {comm = comm, batching = changes and (o.batching or "batching/goodput") or nil},
     tables = function()
-      local copies <const> = replica.copies()
+      local copies <const> = package.copies()
       local made = {
         params = table_spec.new {keys = table_spec.dense(keys), width = KEY, slots = "range", update = {"assign"},
                                  replicas = copies},
