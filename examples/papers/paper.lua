@@ -61,8 +61,9 @@ local function words_of(options)
   return table.concat(words, " ")
 end
 
----The JSON objects that a command of Tide prints, one a line; processor_s: what it and its nodes took.
 local known = {} -- by command: what it printed
+
+---The JSON objects that a command of Tide prints, one a line; processor_s: what it and its nodes took.
 local function objects_of(command)
   if known[command] then return known[command] end
   local errors <const> = os.tmpname()
@@ -105,11 +106,11 @@ function paper:sim(name, options, world)
   return by_seed
 end
 
----Runs an example with real processes, once a seed.
+---Runs an example that has an option `seed` with real processes, once a seed.
 function paper:real(name, options)
   local by_seed <const> = {}
-  for i in ipairs(self.seeds) do
-    by_seed[i] = objects_of(("run --json %s %s"):format(script_of(name), words_of(options)))
+  for i, seed in ipairs(self.seeds) do
+    by_seed[i] = objects_of(("run --json %s %s --seed %d"):format(script_of(name), words_of(options), seed))
   end
   return by_seed
 end
@@ -127,12 +128,12 @@ end
 
 ---Median, least and most over the seeds.
 ---@param runs table[][] of sim, real
----@param f fun(first: table, all: table[]): number|nil of the objects of a seed
+---@param f fun(first: table, all: table[], i: integer): number|nil of the objects of the i-th seed
 ---@return {y: number, low: number, high: number, all: number[]}
 function paper.figure(_, runs, f)
   local all, sorted = {}, {}
   for i, objects in ipairs(runs) do
-    all[i] = f(objects[1], objects)
+    all[i] = f(objects[1], objects, i)
     sorted[i] = all[i]
   end
   table.sort(sorted)
@@ -143,9 +144,7 @@ end
 ---@param seconds fun(first: table, all: table[]): number|nil
 ---@param base_seconds? fun(first: table, all: table[]): number of `base`, where it is another
 function paper:speedup(base, runs, seconds, base_seconds)
-  local i = 0
-  return self:figure(runs, function(first, all)
-    i = i + 1
+  return self:figure(runs, function(first, all, i)
     local s <const> = seconds(first, all)
     return s and (base_seconds or seconds)(base[i][1], base[i]) / s
   end)
@@ -154,9 +153,11 @@ end
 ---A point of a chart: x, the figure's median, and the seeds' least and most.
 function paper.point(_, x, figure) return {x, figure.y, figure.low, figure.high} end
 
----The published points of a name as a series of marks; nil: none was found.
+local function set_of(name) return published[name] or error(name .. " is not in published.lua", 0) end
+
+---The published points of a name as a series of marks.
 function paper.published(_, name)
-  local set <const> = assert(published[name], name .. " is not in published.lua")
+  local set <const> = set_of(name)
   local points = {}
   for i, p in ipairs(set.points) do points[i] = {p.x, p.y, p.low, p.high} end
   return {name = set.name .. " (" .. set.mark .. ")", marks = true, points = points}
@@ -164,13 +165,13 @@ end
 
 ---A published value as a level line from one x to another: its own x is not known.
 function paper.line(_, name, from, to)
-  local set <const> = assert(published[name], name .. " is not in published.lua")
+  local set <const> = set_of(name)
   return {name = set.name .. " (" .. set.mark .. ")", points = {{from, set.points[1].y}, {to, set.points[1].y}}}
 end
 
 ---One published value: {y, mark}.
 function paper.value(_, name, x)
-  local set <const> = assert(published[name], name .. " is not in published.lua")
+  local set <const> = set_of(name)
   for _, p in ipairs(set.points) do
     if x == nil or p.x == x then return {y = p.y, low = p.low, high = p.high, mark = set.mark} end
   end
