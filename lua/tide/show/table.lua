@@ -46,6 +46,11 @@ function table_show.text(name, parts, o)
       lines[#lines + 1] = ("%s: %d pushes not admitted, %d keys evicted, %d expired"):format(part.node,
         table.unpack(gone))
     end
+    if (part.disk_bytes or 0) > 0 then
+      local form <const> = "%s: %d rows on the disk alone, files %s; rows written %d, read %d, moved between files %d"
+      lines[#lines + 1] = form:format(part.node, part.cold_rows, units.format_size(part.disk_bytes), part.frozen,
+        part.thawed, part.compacted)
+    end
   end
   if s then lines[#lines + 1] = "\n" .. staleness.text(s, o) end
   return table.concat(lines, "\n")
