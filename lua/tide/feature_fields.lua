@@ -110,10 +110,13 @@ end
 ---@param features table<string, (integer|string)[]|tide.tensor>
 ---@param rows table<string, tide.tensor>
 function fields:push(tables, features, rows)
-  by_table(self, features, function(key, list)
-    for _, field in ipairs(list) do
-      if rows[field.name] then tables[key]:push(field.keys, rows[field.name]) end
+  for name in pairs(features) do
+    if not rows[name] then
+      error(script.error("T0204", ("there are features of field `%s`, and no rows"):format(tostring(name))), 2)
     end
+  end
+  by_table(self, features, function(key, list)
+    for _, field in ipairs(list) do tables[key]:push(field.keys, rows[field.name]) end
   end)
 end
 

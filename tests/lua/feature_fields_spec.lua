@@ -4,7 +4,7 @@ package.path = "lua/?.lua;lua/?/init.lua;./?.lua;" .. package.path
 describe("tide.fields", function()
   local fields
   before_each(function()
-    require "tests.lua.fresh"()
+    require "tests.lua.fresh"().core.tensor = function() return {} end
     fields = require "tide.feature_fields"
   end)
 
@@ -22,6 +22,19 @@ describe("tide.fields", function()
     assert.same({"hashed", 10, evict = "lfu"}, tables.fields8.keys)
     assert.same("sgd", tables.fields4.update[1])
     assert.is_nil(tables.fields16)
+  end)
+
+  it("pushes the rows of all features, or refuses", function()
+    local f <const>, pushed = fields.new {user = 8, ad = 4}, {}
+    local function handle(name)
+      return {push = function(_, keys, rows) pushed[#pushed + 1] = name .. " " .. #keys .. " " .. rows end}
+    end
+    local tables <const> = {fields8 = handle "fields8", fields4 = handle "fields4"}
+    f:push(tables, {user = {1, 2}, ad = {"a"}}, {user = "u", ad = "a"})
+    assert.same({"fields4 1 a", "fields8 2 u"}, pushed)
+    assert.match("features of field `ad`, and no rows",
+      refused(f.push, f, tables, {user = {1}, ad = {2}}, {user = "u"}))
+    assert.same(2, #pushed)
   end)
 
   it("says what is wrong", function()
