@@ -19,7 +19,8 @@ struct tide__sketch {
     uint32_t left;   /* of them */
     uint64_t counters[];
 };
-/* For `keys` keys: 16 bytes each, 8 counters a row. NULL: out of memory. Freed by tide_free. */
+/* For `keys` keys: 16 to 32 bytes each, 8 to 16 counters a row, but 128 at least. NULL: out of memory. Freed by
+ * tide_free. */
 struct tide__sketch *tide__sketch_create(uint64_t keys);
 size_t tide__sketch_bytes(uint64_t keys);
 /* The key of this hash came: how often it did, itself included, at most TIDE__SKETCH_MOST. */
