@@ -51,12 +51,13 @@ local CHECKS <const> = {
     "a number, or a table of numbers by name"},
 }
 
----@class tide.fields
----@field [integer] {name: string, optional?: boolean, fits?: fun(v: any): boolean, what?: string, row?: tide.fields}
+---@class tide.field_list
+---@field [integer] {name: string, optional?: boolean, fits?: fun(v: any): boolean, what?: string,
+---  row?: tide.field_list}
 ---@field known table<string, boolean> names of the fields
 
 ---@param row table<string, string|table> fields with their types
----@return tide.fields in the order in which faults are found
+---@return tide.field_list in the order in which faults are found
 function fields.compile(row)
   local list = {known = {}}
   for _, name in ipairs(text.sorted_keys(row)) do
@@ -96,7 +97,7 @@ local function wrong(field, v, path)
 end
 
 ---Compares a value with its row. Every message passes here: what is only needed for a fault is made when there is one.
----@param list tide.fields
+---@param list tide.field_list
 ---@param value any
 ---@param envelope table<string, boolean> names that every message has
 ---@param path? string of the value in the message

@@ -20,7 +20,7 @@ service.__index = service
 ---@class tide.request what is declared of a request
 ---@field right "read"|"operate"|"admin"|"node" the least that its sender needs
 ---@field waits boolean it blocks: it runs in a fiber of its own
----@field fields tide.fields
+---@field fields tide.field_list
 
 ---@class tide.service
 ---@field name string "the agent", for errors
