@@ -341,10 +341,14 @@ int tide__cut_walk_call(struct tide_store *store, struct tide__incoming *in) {
     if (g->stage != TOLD) {
         return tide_fail(TIDE_EPROTO, "a checkpoint's rounds are out of order");
     }
+    bool known = true;
     for (size_t t = 0; t < g->walk->table_count; t++) {
-        if (g->walk->tables[t]->forget) {
-            tide__forget_gone_begin(g->walk->tables[t]);
-        }
+        known &= !g->walk->tables[t]->forget || tide__forget_gone_begin(g->walk->tables[t]);
+    }
+    if (!known) { /* the next one is full, as after each that failed */
+        return tide_fail(TIDE_EBUSY, "more keys went than a node notes while a checkpoint began");
+    }
+    for (size_t t = 0; t < g->walk->table_count; t++) {
         tide__cut_walk(g->walk->tables[t], false);
     }
     g->stage = WALKING;

@@ -175,9 +175,11 @@ static void note_gone(struct tide_table *table, uint64_t key) {
     tide_unlock(&f->gone_lock);
 }
 
-void tide__forget_gone_begin(struct tide_table *table) {
+bool tide__forget_gone_begin(struct tide_table *table) {
     struct tide__forget *f = table->forget;
+    const bool full = atomic_load_explicit(&table->cut, memory_order_relaxed) & TIDE__CUT_FULL;
     tide_lock(&f->gone_lock);
+    const bool known = full || !f->gone_lost;
     tide_free(f->leaving);
     f->leaving = f->gone;
     f->leaving_count = f->gone_count;
@@ -185,6 +187,7 @@ void tide__forget_gone_begin(struct tide_table *table) {
     f->gone_count = f->gone_room = 0;
     f->gone_lost = false;
     tide_unlock(&f->gone_lock);
+    return known;
 }
 
 uint64_t *tide__forget_gone_take(struct tide_table *table, size_t *count) {

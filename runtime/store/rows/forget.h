@@ -71,8 +71,9 @@ int tide__forget_admit(struct tide_table *table, uint32_t slot, uint64_t mixed, 
 bool tide__forget_make_room(struct tide_table *table, uint32_t slot, unsigned seen, bool anyway);
 /* The hand: what has expired in the slot goes. */
 void tide__forget_expire(struct tide_table *table, uint32_t slot);
-/* A generation begins to be walked: what goes from now on is for the next one. */
-void tide__forget_gone_begin(struct tide_table *table);
+/* A generation begins to be walked: what goes from now on is for the next one. False: it is one of changes, and does
+ * not know all keys that went before. */
+bool tide__forget_gone_begin(struct tide_table *table);
 /* The keys that went before; *gives*. NULL: none. */
 uint64_t *tide__forget_gone_take(struct tide_table *table, size_t *count);
 /* The next generation has to be full. */

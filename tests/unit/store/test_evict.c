@@ -228,7 +228,7 @@ static void keys_that_went_are_named_once(void **state) {
         atomic_fetch_add(&table->forget->epoch, TIDE__USE_EPOCHS + 1);
         tide__forget_expire(table, (uint32_t)(tide_mix64(key) >> 52));
         if (key == 1) {
-            tide__forget_gone_begin(table);
+            assert_true(tide__forget_gone_begin(table));
         }
     }
     uint64_t *gone = tide__forget_gone_take(table, &count);
@@ -236,12 +236,36 @@ static void keys_that_went_are_named_once(void **state) {
     assert_int_equal(gone[0], 1);
     tide_free(gone);
     assert_null(tide__forget_gone_take(table, &count));
-    tide__forget_gone_begin(table);
+    assert_true(tide__forget_gone_begin(table));
     gone = tide__forget_gone_take(table, &count);
     assert_int_equal(count, 1);
     assert_int_equal(gone[0], 2);
     tide_free(gone);
     assert_false(tide__forget_gone_lost(table));
+    tide_store_destroy(store);
+}
+
+/* A generation of changes that does not know all keys that went does not begin: restored, they would be back. */
+static void a_generation_of_changes_knows_all_keys_that_went(void **state) {
+    (void)state;
+    const struct tide_limit *limit = &tide__limits[TIDE_LIMIT_store_forget_gone_keys];
+    struct tide_store *store = open_store();
+    struct tide_table *table = make(store, (struct tide_table_options){.unused_ns = TIDE_UNUSED_NS_MIN});
+    assert_int_equal(tide__limit_set(TIDE_LIMIT_store_forget_gone_keys, limit->least), 0);
+    assert_int_equal(tide__cut_init(table), 0);
+    for (uint32_t full = 0; full < 2; full++) {
+        tide__cut_tell(table, full + 1, TIDE_NO_CLOCK, full);
+        push(table, 1);
+        atomic_fetch_add(&table->forget->epoch, TIDE__USE_EPOCHS + 1);
+        tide__forget_expire(table, (uint32_t)(tide_mix64(1) >> 52));
+        assert_true(tide__forget_gone_lost(table));
+        assert_int_equal(tide__forget_gone_begin(table), full);
+        assert_true(tide__forget_gone_begin(table)); /* none went since */
+        tide__cut_walk(table, false);
+        tide_free(tide__cut_kept(table, (uint32_t)(tide_mix64(1) >> 52)));
+        tide__cut_end(table);
+    }
+    assert_int_equal(tide__limit_set(TIDE_LIMIT_store_forget_gone_keys, limit->initial), 0);
     tide_store_destroy(store);
 }
 
@@ -503,6 +527,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(an_assigned_row_does_not_expire_at_once),
         cmocka_unit_test(what_goes_during_a_generation_is_kept_for_it),
         cmocka_unit_test(keys_that_went_are_named_once),
+        cmocka_unit_test(a_generation_of_changes_knows_all_keys_that_went),
         cmocka_unit_test(a_walk_misses_no_entry_that_moves),
         cmocka_unit_test(hits_come_near_the_least_frequently_used),
         cmocka_unit_test(what_was_popular_once_makes_room),
