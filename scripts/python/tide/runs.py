@@ -71,8 +71,7 @@ class Run:
 
     def log(self, follow: bool = False) -> Iterator[str]:
         """The lines of its log; with `follow` as they come, until it ends."""
-        argv = self._runs._argv("job", "logs", *(["--follow"] if follow else []), self.name)
-        argv.remove("--json")
+        argv = self._runs._argv("job", "logs", *(["--follow"] if follow else []), self.name, text=True)
         with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True, errors="replace") as shown:
             try:
@@ -125,11 +124,11 @@ class Runs:
         """A run by its name."""
         return Run(self, name)
 
-    def _argv(self, *words: str) -> list:
+    def _argv(self, *words: str, text: bool = False) -> list:
         where = self._client._arguments
         target = where["endpoint"].split(",")[0] if where["endpoint"] else where["cluster"]
         # options of the command stand before a script, whose own follow it
-        argv = [os.environ.get("TIDE_PROGRAM", "tide"), words[0], "--json"]
+        argv = [os.environ.get("TIDE_PROGRAM", "tide"), words[0]] + ([] if text else ["--json"])
         argv += ["--cluster", target] if target else []
         return argv + (["--keys", where["keys"]] if where["keys"] else []) + list(words[1:])
 
