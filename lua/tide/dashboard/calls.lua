@@ -15,6 +15,7 @@ local RETRY_S <const>, START_S <const> = 1, 5
 local JSON <const>, MSGPACK <const> = "application/json", "application/msgpack"
 local STATUS <const> = {EPERM = 403, ENOENT = 404, EBUSY = 429, ETIMEDOUT = 504, EDIED = 502, EUNREACHABLE = 502,
   EINVAL = 400, EUNSUPPORTED = 400}
+local GONE <const> = {ENOENT = true, EDIED = true, EUNREACHABLE = true}
 local ACTOR <const> = [[return require("tide.dashboard.calls").serve(...)]]
 
 ---- bodies ----------------------------------------------------------------------------------------------------------
@@ -85,16 +86,17 @@ end
 -- The answer of the group, or nil and an error. One that has gone since it was found is looked for again: it did not
 -- get the call.
 local function ask(name, body, timeout_s)
+  local problem
   for _ = 1, 2 do
     local known <const>, address, none = addresses[name], address_of(name)
     if not address then return nil, none end
     local answer <const>, err = core.call(address, body, timeout_s)
     if answer then return answer end
-    local problem <const> = errors.from(err)
-    local gone <const> = problem.name == "ENOENT" or problem.name == "EDIED" or problem.name == "EUNREACHABLE"
-    if gone then addresses[name] = nil end
-    if not (gone and known and problem.name == "ENOENT") then return nil, problem end
+    problem = errors.from(err)
+    if GONE[problem.name] then addresses[name] = nil end
+    if not known or problem.name ~= "ENOENT" then break end
   end
+  return nil, problem
 end
 
 -- Status, type, text and seconds of Retry-After of one request.
