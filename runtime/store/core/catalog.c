@@ -457,8 +457,9 @@ static bool is_planned(const struct tide_store *store, uint32_t table) {
 
 int tide__drop_call(struct tide_store *store, struct tide__incoming *in) {
     char name[64];
-    (void)snprintf(name, sizeof name, "%.*s", (int)in->as.DROP_TABLE.name.count,
-                   (const char *)in->as.DROP_TABLE.name.at);
+    if (!tide__text_copy(&in->as.DROP_TABLE.name, name, sizeof name)) {
+        return tide_fail(TIDE_EPROTO, "a damaged request to drop a table");
+    }
     if (!tide__catalog_commands(store)) {
         return tide_fail(TIDE_EBUSY, "this node is not the controller");
     }

@@ -174,6 +174,12 @@ void tide__message_write(struct tide_writer *w, enum tide__op op, const union ti
     }
 }
 
+bool tide__text_copy(const struct tide__array *text, char *out, size_t capacity) {
+    const bool fits = text->at && text->count < capacity && !memchr(text->at, 0, text->count);
+    (void)snprintf(out, capacity, "%.*s", fits ? (int)text->count : 0, fits ? (const char *)text->at : "");
+    return fits;
+}
+
 bool tide__are_slots(const struct tide__array *slots) {
     bool good = slots->count <= TIDE_SLOT_COUNT;
     for (size_t i = 0; good && i < slots->count; i++) {

@@ -97,6 +97,9 @@ bool tide__message_read(enum tide__op op, size_t count, struct tide_reader *r, u
 void tide__message_write(struct tide_writer *w, enum tide__op op, const union tide__message *m);
 int tide__message_fields(enum tide__op op);            /* behind the op; -1: FREE */
 bool tide__are_slots(const struct tide__array *slots); /* numbers of slots, each in range */
+/* A TEXT as a string. False, and "": it is nil, has a zero inside, or does not fit: cut, it would name something else.
+ */
+bool tide__text_copy(const struct tide__array *text, char *out, size_t capacity);
 
 static inline uint32_t tide__number_at(const void *numbers, size_t i) { /* unaligned u32 */
     uint32_t value;

@@ -799,6 +799,29 @@ static void out_of_range_run(struct fiber *f) {
                  unknown + 1); /* the answer: to an operation we do not know */
 }
 
+/* As long as a name may be. */
+#define LONG_NAME "a23456789_123456789_123456789_123456789_123456789_123456789_123"
+
+/* A name that is too long, or has a zero inside, is no shorter table's. */
+static void no_other_table_is_dropped_run(struct fiber *f) {
+    const struct {
+        const char *name;
+        size_t size;
+    } names[] = {{LONG_NAME "_and_more", sizeof LONG_NAME "_and_more" - 1}, {"v\0w", 3}};
+    for (size_t i = 0; i < TIDE_COUNT(names); i++) {
+        uint8_t data[128];
+        struct tide_writer w;
+        struct tide_reply *reply = NULL;
+        tide_writer_init(&w, data, sizeof data);
+        tide__message_write(&w, TIDE__AS(DROP_TABLE, .name = TIDE__LIST(names[i].name, names[i].size)));
+        CHECK(f, tide_call(tide_address_make(1, TIDE_ID_STORE), w.data, w.size, TIDE_SECOND, &reply) == TIDE_EPROTO);
+        tide_reply_free(reply);
+        tide_writer_release(&w);
+    }
+    struct tide_table *table;
+    CHECK(f, tide_table_find(f->node, LONG_NAME, &table) == 0);
+}
+
 static void the_table_still_works_run(struct fiber *f) {
     struct tide_table *table;
     CHECK(f, tide_table_find(f->node, "v", &table) == 0);
@@ -827,6 +850,8 @@ static void damaged_messages_are_answered_or_dropped(void **state) {
                                                                     : seed == 3 ? TIDE_BSP
                                                                                 : TIDE_SEQUENTIAL}});
         create(&c, (struct tide_table_options){.name = "v", .key_count = 300, .width = 1});
+        create(&c, (struct tide_table_options){.name = LONG_NAME, .key_count = 300, .width = 1});
+        run_alone(&c, 0, no_other_table_is_dropped_run, NULL);
         run_alone(&c, 0, out_of_range_run, NULL);
         run_alone(&c, 0, hostile_run, NULL);
         run_alone(&c, 0, the_table_still_works_run, NULL);
