@@ -69,15 +69,25 @@ static bool is_ending(void) {
     return ending;
 }
 
+static bool is_cancelled(struct tide_lua *host) {
+    return host->killed || (!host->program && tide__lua_current(host)->cancelled);
+}
+
 int tide__lua_resumed(lua_State *L, int code) {
     struct tide_lua *host = tide__lua_host(L);
     if (code == TIDE_ECANCELED && !host->program && !host->killed) {
         host->killed = !tide__lua_current(host)->cancelled && (TIDE_MUTANT(answer_is_an_end) || is_ending());
     }
-    if (host->killed || (!host->program && tide__lua_current(host)->cancelled)) {
-        return raise_cancelled(L);
+    return is_cancelled(host) ? raise_cancelled(L) : code;
+}
+
+int tide__lua_hop(lua_State *L, enum tide_role role, void (*work)(void *arg), void *arg, void (*drop)(void *arg)) {
+    struct tide_lua *host = tide__lua_host(L);
+    const int code = tide_hop(host->node, role, work, arg, drop);
+    if (code == 0 && is_cancelled(host)) {
+        drop(arg);
     }
-    return code;
+    return tide__lua_resumed(L, code);
 }
 
 /* ---- guards ---- */

@@ -112,7 +112,7 @@ static int carry_out(lua_State *L, bool writes, struct transfer **out) {
         memcpy(t->data, tensor->t.data, t->size);
     }
     if (host->node && tide_fiber_current()) {
-        const int code = tide__lua_resumed(L, tide_hop(host->node, TIDE_ROLE_DISK, move, t, drop));
+        const int code = tide__lua_hop(L, TIDE_ROLE_DISK, move, t, drop);
         if (code < 0) {
             return code; /* the transfer is gone */
         }

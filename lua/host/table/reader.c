@@ -60,7 +60,7 @@ static int refresh(lua_State *L, struct shared *shared, const char *dir, const c
         return tide_fail(TIDE_EINVAL, "a path or name that is too long");
     }
     if (host->node && tide_fiber_current()) {
-        const int code = tide__lua_resumed(L, tide_hop(host->node, TIDE_ROLE_DISK, work_run, w, work_drop));
+        const int code = tide__lua_hop(L, TIDE_ROLE_DISK, work_run, w, work_drop);
         if (code < 0) {
             return code; /* the work is gone */
         }

@@ -2,6 +2,7 @@
  * tables, life. */
 #include "lua/host/host.h"
 
+#include <dirent.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -356,6 +357,37 @@ static void os_exit_is_refused_in_actors(void **state) {
     lua("fails('os.exit would end the whole node', os.exit, 0)");
 }
 
+static unsigned open_files(void) {
+    DIR *list = opendir("/proc/self/fd");
+    unsigned count = 0;
+    while (list && readdir(list)) {
+        count++;
+    }
+    (void)closedir(list);
+    return count;
+}
+
+/* The worker's thread does not come back to its scheduler before the disk's thread is done. */
+static void a_fiber_that_is_cancelled_when_the_disk_is_done_leaves_no_file(void **state) {
+    (void)state;
+    char chunk[1000], path[64];
+    const unsigned before = open_files();
+    (void)snprintf(path, sizeof path, "%s/blocks", directory);
+    (void)snprintf(chunk, sizeof chunk,
+                   "local file, block = core.block_file('%s'), core.tensor('f32', {1, 2})\n"
+                   "local f = core.fiber(function() file:write(block, 0) end)\n"
+                   "core.fiber_wait(core.fiber(function() end))\n"
+                   "local until_s = core.now() + 0.05 while core.now() < until_s do end\n"
+                   "core.fiber_cancel(f) core.fiber_wait(f) file:close()",
+                   path);
+    lua_on(TIDE_ROLE_COMPUTE, chunk);
+    for (int i = 0; i < 2000 && open_files() > before; i++) { /* the disk's thread was late, and drops it */
+        (void)usleep(1000);
+    }
+    (void)unlink(path);
+    assert_int_equal(open_files(), before);
+}
+
 static void the_node_describes_itself(void **state) {
     (void)state;
     lua("local n = core.node() assert(n.name == 'alone' and n.cluster == 'test' and n.id == 1 and "
@@ -518,6 +550,7 @@ int main(void) {
         cmocka_unit_test(a_stack_shows_what_waits_loops_and_is_in_native_code),
         cmocka_unit_test(links_and_traps_work_from_lua),
         cmocka_unit_test(os_exit_is_refused_in_actors),
+        cmocka_unit_test(a_fiber_that_is_cancelled_when_the_disk_is_done_leaves_no_file),
         cmocka_unit_test(the_node_describes_itself),
         cmocka_unit_test(tables_are_pulled_and_pushed),
         cmocka_unit_test(keys_are_localized),
