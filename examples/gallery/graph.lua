@@ -5,7 +5,7 @@ local tide = require "tide"
 local opt = tide.options {
   data   = {"directory with train.txt, valid.txt, test.txt; without it: a ring", type = "directory"},
   dim    = {"complex numbers of an entity", default = 16},
-  epochs = {"passes over the triples", default = 30},
+  epochs = {"passes over the triples", default = 200},
   nodes  = {"worker nodes", default = 2},
 }
 
@@ -52,7 +52,7 @@ tide.main(function()
   local cluster <close> = tide.cluster {nodes = opt.nodes}
   local run = cluster:start(job)
   for r in run:events "report" do
-    if r.n % 10 == 0 then print(("epoch %2d  loss %.3f"):format(r.n, r.loss / r.examples)) end
+    if r.n % 20 == 0 then print(("epoch %3d  loss %.3f"):format(r.n, r.loss / r.examples)) end
   end
   run:wait()
   local test <const> = run:evaluate "test"

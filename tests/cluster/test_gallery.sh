@@ -43,7 +43,7 @@ gallery() {
 gallery logistic '^step  1  loss 0\.6931  right 0\.0 %$' '^step 20  loss 0\.60[0-9]+  right 9[0-9]\.[0-9] %$'
 gallery factors '^epoch 10  squared error 0\.05[0-9]+$' '^held out: root of the mean squared error 0\.2[0-9]+$' ' 9[0-9]\.[0-9]%$'
 gallery words '^epoch 3  loss of a pair 2\.4[0-9]+$' '^nearest word of the same topic: ([89][0-9]|100) %$'
-gallery graph '^epoch 30  loss 0\.0(0[5-9]|1[0-9])$' '^held out: mean reciprocal rank 0\.[2-9][0-9], among the first ten [4-9][0-9] %$'
+gallery graph '^epoch 200  loss 0\.00[0-9]$' '^held out: mean reciprocal rank (0\.[5-9][0-9]|1\.00), among the first ten ([89][0-9]|100) %$'
 gallery net '^epoch 12  loss 0\.0[0-9]+  held out 0\.0[0-9]+$' '^right 9[89]\.[0-9] %, called 1 50\.6 %$' '^parameters\s3\s32$'
 gallery actors '^a\s5$' '^rose\s4$' '^is\s3$'
 gallery rate '^step  20  squared error 7\.[0-9]+$' ', half the rate$' '^off the true line 0\.0[0-9]+, rate 0\.0[0-9]+$'
