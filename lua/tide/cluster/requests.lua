@@ -77,7 +77,7 @@ local ROWS <const> = {
   },
   -- what the workers of a run send to its controller
   worker = {
-    ready = {}, exchanged = {fields = "table"}, log = {text = "string"}, done = {record = "table?"},
+    ready = {}, exchanged = {fields = "table"}, log = {text = "string", err = "boolean?"}, done = {record = "table?"},
     report = {id = "integer", fields = "table", alike = "table?", record = "table?", elapsed_s = "number?",
               wait_s = "number?", peers = {optional = true, bytes = "number", wait_s = "number"}},
     progress = {fields = "table"}, failed = {error = ERROR},

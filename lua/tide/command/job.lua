@@ -3,6 +3,7 @@ local arguments = require "tide.cli.arguments"
 local client = require "tide.cluster.client"
 local cluster_view = require "tide.cluster.view"
 local errors = require "tide.errors"
+local log_query = require "tide.run.log_query"
 local text = require "tide.text"
 
 local POLL_S <const> = 0.2
@@ -108,7 +109,8 @@ local function show(context, row)
     if value ~= nil and value ~= "" then context:print(("%-10s %s"):format(title, text.clean(tostring(value)))) end
   end
   line("run", ("%s (%s)"):format(row.name, row.uid))
-  line("state", row.state .. (row.why and ", " .. row.why or ""))
+  if row.state == "failed" then line("error", row.why) end
+  line("state", row.state .. (row.why and row.state ~= "failed" and ", " .. row.why or ""))
   line("person", row.user)
   line("tags", table.concat(row.tags or {}, " "))
   line("note", row.note)
@@ -151,19 +153,22 @@ local function is_over(context, row)
 end
 
 -- Prints the log, of which only whole lines while it grows; with `follow` until the run has ended, whose exit code this
--- then has.
+-- then has. A query reads the whole log.
 local function logs(context, o, follow)
-  local after, partial = nil, ""
+  local query <const> = log_query.of(o, context.core.wall())
+  local keep <const>, all <const> = log_query.filter(query), not log_query.is_empty(query)
+  local after, partial = all and 0 or nil, ""
   while true do
     local row, err = look {op = "get", name = o.name}
     if not row then return nil, err end
     local got
     got, err = look {method = "log", name = o.name, arguments = {{after = after}}}
     if not got then return nil, err end
-    local whole <const> = not follow or is_over(context, row) and got.next >= got.more
+    local whole <const> = (not follow or is_over(context, row)) and (got.next >= got.more or not follow and not all)
     partial, after = partial .. got.ok, got.next
-    local lines <const> = whole and partial or partial:match "^.*\n" or ""
+    local lines = whole and partial or partial:match "^.*\n" or ""
     partial = partial:sub(#lines + 1)
+    lines = keep(lines)
     if lines ~= "" then context.write_out(o.raw and lines or text.harmless(lines)) end
     if whole then return follow and say_end(context, row) or 0 end
     if context.core.interrupted() > 0 then return 130 end
@@ -326,6 +331,7 @@ job.examples = {
   {"tide job forecast mf-1 --slots 4", "when it will end, and when with four slots"},
   {"tide job tag mf-1 baseline draft-", "adds a tag, removes one; `note` takes a text"},
   {"tide job attach mf-1", "follow its log; Ctrl-C leaves it running"},
+  {"tide job logs mf-1 --rank 2 --since 10m --search 'loss'", "only those lines; rank 0 is the script itself"},
 }
 job.arguments = {
   {name = "verb", doc = "what is to be done"},
@@ -341,6 +347,7 @@ job.options = {
   {name = "follow", short = "f", doc = "logs: until the run ends"},
   {name = "raw", doc = "logs, attach: with the escape sequences of the script; default: only its colors"},
 }
+table.move(log_query.OPTIONS, 1, #log_query.OPTIONS, #job.options + 1, job.options)
 
 function job.run(context)
   local o <const> = context.options

@@ -3,8 +3,10 @@ local chart = require "tide.chart"
 local csv = require "tide.csv"
 local errors = require "tide.errors"
 local history = require "tide.run.history"
+local log_query = require "tide.run.log_query"
 local notes = require "tide.run.notes"
 local report_of = require "tide.run.report"
+local run_log = require "tide.run.run_log"
 local table_view = require "tide.show.table_view"
 local tensorboard = require "tide.show.tensorboard"
 local text = require "tide.text"
@@ -17,7 +19,7 @@ local COLUMNS <const> = {
 }
 local TAGS <const> = {key = "tags"} -- a column where a run has some
 local AXES <const> = {n = "report", elapsed_s = "seconds", examples = "examples"}
-local VERBS <const> = {"list", "show", "compare", "export", "note", "tag"}
+local VERBS <const> = {"list", "show", "logs", "compare", "export", "note", "tag"}
 local FORMATS <const> = {"csv", "json", "tensorboard"}
 local LOG_LINES <const> = 10
 
@@ -119,8 +121,11 @@ function verbs.show(context, runs)
     if value ~= nil and value ~= "" then context:print(("%-10s %s"):format(title, text.clean(tostring(value)))) end
   end
   line("run", run.name and ("%s (%s)"):format(run.id, run.name) or run.id)
+  if type(run.error) == "table" then
+    local place <const> = run.error.where and run.error.where .. ": " or ""
+    line("error", ("%s %s%s"):format(run.error.code or "", place, run.error.message or ""))
+  end
   line("state", run.why and ("%s: %s"):format(run.state, run.why) or run.state)
-  if type(run.error) == "table" then line("error", ("%s %s"):format(run.error.code or "", run.error.message or "")) end
   line("began", run.started_at and os.date("%F %T", run.started_at // 1 | 0))
   line("took", run.took_s and units.format_duration(run.took_s))
   line("script", run.script)
@@ -155,6 +160,24 @@ function verbs.show(context, runs)
   local log <const> = last_lines(run.directory .. "/run.log", LOG_LINES)
   if #log > 0 then context:print "" end
   for _, l in ipairs(log) do context:print(text.clean_lines(l)) end
+  return 0
+end
+
+-- The whole log, or what a query keeps of it.
+function verbs.logs(context, runs)
+  local keep <const> = log_query.filter(log_query.of(context.options, context.core.wall()))
+  local partial, after = "", 0
+  local some, size
+  repeat
+    some, size, after = run_log.read(runs[1].directory, after)
+    if not some then
+      return nil, errors.new("T0401", {message = ("run %s has no log"):format(runs[1].id), where = runs[1].directory})
+    end
+    partial = partial .. some
+    local lines <const> = after >= size and partial or partial:match "^.*\n" or ""
+    partial = partial:sub(#lines + 1)
+    context.write_out(text.harmless(keep(lines)))
+  until after >= size
   return 0
 end
 
@@ -325,7 +348,7 @@ end
 
 return {
   name = "runs",
-  brief = "what is left of runs: list, show, compare, export, note, tag",
+  brief = "what is left of runs: list, show, logs, compare, export, note, tag",
   summary = "Works with the runs that a directory keeps in .tide/runs: lists them, shows one, lays learning curves "
     .. "over each other, exports them, notes something about them. A run is named by its id, the beginning of "
     .. "that, its name (the newest), or `last`.",
@@ -333,6 +356,7 @@ return {
     {"tide runs", "all of them, oldest first"},
     {"tide runs list --where 'loss < 0.9 and rank == 64' --sort loss", "those, by a param too"},
     {"tide runs show last", "one: how it ended, its curves, its log"},
+    {"tide runs logs last --rank 2 --search loss", "its whole log, or lines of it"},
     {"tide runs compare 20261126-1 mf-3 --to loss.svg", "their learning curves over each other"},
     {"tide runs export last --format csv --to curves.csv", "each report a line; also json"},
     {"tide runs export last --format tensorboard --to board", "then: tensorboard --logdir board"},
@@ -340,8 +364,8 @@ return {
     {"tide runs tag mf-3 baseline lr=low draft-", "adds two tags, removes one; `--where 'tags:find \"baseline\"'`"},
   },
   arguments = {
-    {name = "verb", optional = true, doc = "list (default), show, compare, export, note, tag"},
-    {name = "runs", many = true, optional = true, doc = "of show, compare, export; of note and tag one, then words"},
+    {name = "verb", optional = true, doc = "list (default), show, logs, compare, export, note, tag"},
+    {name = "runs", many = true, optional = true, doc = "those that are meant; of note and tag one, then words"},
   },
   options = {
     {name = "dir", type = "string", value = "DIR", doc = "where runs are kept (default .tide/runs)"},
@@ -356,6 +380,7 @@ return {
     {name = "format", type = "string", choices = FORMATS, value = "FORMAT",
      doc = "export: csv (default), json or tensorboard"},
     {name = "to", type = "string", value = "PATH", doc = "the SVG of compare; file or directory of export"},
+    table.unpack(log_query.OPTIONS),
   },
   run = function(context)
     local o <const> = context.options
@@ -370,9 +395,9 @@ return {
       return nil, errors.new("T0105", {message = "`tide runs list` takes no runs", help = "tide runs show ID"})
     end
     local least <const> = verb == "list" and 0 or verb == "compare" and 2 or 1
-    if #names < least or verb == "show" and #names > 1 then
+    if #names < least or (verb == "show" or verb == "logs") and #names > 1 then
       return nil, errors.new("T0103", {message = ("`tide runs %s` requires %s"):format(verb,
-        verb == "compare" and "two runs or more" or verb == "show" and "one run" or "runs")})
+        verb == "compare" and "two runs or more" or (verb == "show" or verb == "logs") and "one run" or "runs")})
     end
     local runs = {}
     for i, name in ipairs(names) do

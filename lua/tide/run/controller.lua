@@ -287,7 +287,7 @@ function from_worker.chunk(self, w, m)
 end
 
 function from_worker.log(self, w, m)
-  self:emit {kind = "log", text = m.text, rank = w.rank, node = w.node.name}
+  self:emit {kind = "log", text = m.text, err = m.err, rank = w.rank, node = w.node.name}
 end
 
 function from_worker.done(self, w, m)

@@ -4,6 +4,7 @@ local core = require "tide.core"
 local errors = require "tide.errors"
 local flags = require "tide.run.flags"
 local interrupts = require "tide.interrupts"
+local output = require "tide.run.output"
 local run_host = require "tide.run.host"
 local run_log = require "tide.run.run_log"
 local script = require "tide.script"
@@ -11,6 +12,7 @@ local stacks = require "tide.cluster.stacks"
 
 local driver = {}
 
+local write_file <const> = getmetatable(io.stderr).__index.write -- past output.capture
 local MAIN <const> = [[return require("tide.run.driver").main(...)]]
 local KILL_S <const> = 1      -- what --timeout, or SIGTERM without a run, leaves a script for ending by itself,
 local KILL_TWICE_S <const> = 0.3 -- and a second Ctrl-C
@@ -34,11 +36,11 @@ end
 local function complain(err, o)
   err = errors.from(err)
   if o.json then
-    io.stderr:write(core.json_encode(errors.to_data(err)), "\n")
+    write_file(io.stderr, core.json_encode(errors.to_data(err)), "\n")
   else
     local terminal = core.terminal()
     local color = terminal.stderr and os.getenv("NO_COLOR") == nil and os.getenv("TERM") ~= "dumb"
-    io.stderr:write(errors.format(err, {
+    write_file(io.stderr, errors.format(err, {
       color = color, unicode = terminal.utf8,
       width = terminal.width, verbose = o.verbose}), "\n")
   end
@@ -258,7 +260,7 @@ local function new_context(a)
   if a.timeout_s then context.deadline = core.now() + a.timeout_s end
   context.progress = require("tide.run.progress").new {
     write = function(text)
-      io.stderr:write(text)
+      write_file(io.stderr, text)
       io.stderr:flush()
     end,
     now = core.now, terminal = terminal.stderr, unicode = terminal.utf8, width = terminal.width,
@@ -325,25 +327,20 @@ end
 local EPIPE <const> = 32
 local PIPE_EXIT <const> = 141 -- what the shell says of a program that a closed pipe ended
 
----A print that does not write into the progress line, and writes to the run's log too. What it cannot write is not lost
----in silence: the run ends as failed.
+---What the script prints does not write into the progress line, and goes to the run's log too. What cannot be written
+---is not lost in silence: the run ends as failed.
 local function own_print(context)
-  local write <const> = io.write
   local function checked(ok, why, number)
     if not ok and not context.unwritten then context.unwritten = {why = why, pipe = number == EPIPE} end
     return ok, why, number
   end
-  rawset(_G, "print", function(...)
+  output.capture(function(chunk, err)
     context.progress:hide()
-    local texts <const> = table.pack(...)
-    for i = 1, texts.n do texts[i] = tostring(texts[i]) end
-    local line <const> = table.concat(texts, "\t") .. "\n"
-    context.log:print(line)
-    if checked(write(line)) then checked(io.stdout:flush()) end
-  end)
-  rawset(io, "write", function(...)
-    for _, each in ipairs {...} do context.log:print(tostring(each)) end
-    return checked(write(...))
+    context.log:print(chunk, err)
+    if err then return write_file(io.stderr, chunk) end
+    local ok <const>, why <const>, number <const> = checked(write_file(io.stdout, chunk))
+    if ok and chunk:sub(-1) == "\n" then return checked(io.stdout:flush()) end
+    return ok, why, number
   end)
   context.flush_output = function() checked(io.stdout:flush()) end
 end

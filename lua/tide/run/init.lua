@@ -237,7 +237,8 @@ function run:clear_progress() self.cluster.context.progress:hide() end
 ---@package
 function run:show_log(event)
   local context = self.cluster.context
-  local line = event.rank and ("[%s #%d] %s"):format(event.node, event.rank, event.text) or event.text
+  local line = event.rank and ("[%s #%d%s] %s"):format(event.node, event.rank, event.err and " err" or "", event.text)
+    or event.text
   local ok, why = self.log:write(line)
   if not ok then context.unsaved("the run's log", {message = why, where = self.directory .. "/run.log"}) end
   if context.quiet or self.lines_shown > LOG_LINES_SHOWN then return end

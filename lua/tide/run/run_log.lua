@@ -1,10 +1,12 @@
 -- run.log of a run's directory: what the script and its workers print, and the error that it ends with. A line begins
--- with a time in UTC; a line without one continues the line before.
+-- with a time in UTC; a line without one continues the line before. Behind the time `[n1 #3]` names node and rank of a
+-- worker, `[n1 #3 err]` what it wrote to standard error, `[err]` what the script did. log_query.lua reads that.
 --
 -- The log is bounded. When run.log has PART_BYTES it becomes run.log.1, whose former content is dropped. Positions
 -- count bytes from the beginning of the whole log: the first line of a second file says how many bytes precede it.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local output = require "tide.run.output"
 
 local run_log = {PART_BYTES = 16 << 20, READ_BYTES = 64 << 10}
 run_log.__index = run_log
@@ -22,7 +24,7 @@ end
 
 ---A log that keeps its lines in memory until it is opened.
 ---@return tide.run_log
-function run_log.new() return setmetatable({pending = {}, partial = ""}, run_log) end
+function run_log.new() return setmetatable({pending = {}, streams = {}}, run_log) end
 
 -- How many bytes of the log precede a file of it.
 local function base_of(file)
@@ -73,12 +75,15 @@ end
 
 ---Adds what a script prints; the log gets whole lines.
 ---@param chunk string
-function run_log:print(chunk)
-  local whole <const>, rest <const> = (self.partial .. chunk):match "^(.*)\n([^\n]*)$"
-  self.partial = rest or self.partial .. chunk
-  if not whole and #self.partial < run_log.READ_BYTES then return true end
-  if not whole then self.partial = "" end
-  return self:write(whole or chunk)
+---@param err? boolean it was written to standard error
+function run_log:print(chunk, err)
+  local stream = self.streams[err or false]
+  if not stream then
+    stream = {}
+    stream.put, stream.flush = output.lines(function(lines) self:write((err and "[err] " or "") .. lines) end)
+    self.streams[err or false] = stream
+  end
+  stream.put(chunk)
 end
 
 ---Adds an error as people read it, unless it is the one that was added last.
@@ -87,13 +92,15 @@ function run_log:error(err)
   local told <const> = errors.line(err)
   if self.told == told then return end
   self.told = told
-  self:write(errors.format(err, {unicode = true}))
+  local rank <const> = (err.actor or ""):match "^worker .*/(%d+)$"
+  local mark <const> = rank and err.node and ("[%s #%s err] "):format(err.node, rank) or ""
+  self:write(mark .. errors.format(err, {unicode = true}))
 end
 
 function run_log:close()
-  if self.partial ~= "" then self:write(self.partial) end
+  for _, stream in pairs(self.streams) do stream.flush() end
   if self.file then self.file:close() end
-  self.file, self.pending, self.partial = nil, nil, ""
+  self.file, self.pending = nil, nil
 end
 
 ---Some of a log, at most READ_BYTES.

@@ -5,6 +5,7 @@
 -- points at which evaluations run and a stop takes effect. After job.worker has returned it serves evaluations until
 -- it is told to end.
 local core = require "tide.core"
+local output = require "tide.run.output"
 local pieces = require "tide.run.pieces"
 local report = require "tide.run.report"
 local requests = require "tide.cluster.requests"
@@ -490,13 +491,26 @@ function w_methods:span(name)
   end})
 end
 
+local LINE_MAX <const> = 64 << 10 -- bytes of what a worker prints at once
+
+-- What this worker prints, by stream, as whole lines for the run's log.
+local function printer(self, err)
+  return output.lines(function(lines)
+    local more <const> = #lines - LINE_MAX
+    if more > 0 then lines = ("%s ... (%d bytes more)"):format(lines:sub(1, LINE_MAX), more) end
+    tell(self, {op = "log", text = lines, err = err or nil})
+  end)
+end
+
 ---In workers, what a script prints goes to the run's log; a worker that ends the process would take a node with it.
 local function tame_globals(self)
-  rawset(_G, "print", function(...)
-    local parts = table.pack(...)
-    for i = 1, parts.n do parts[i] = tostring(parts[i]) end
-    tell(self, {op = "log", text = table.concat(parts, "\t")})
-  end)
+  local put_out <const>, flush_out <const> = printer(self, false)
+  local put_err <const>, flush_err <const> = printer(self, true)
+  output.capture(function(chunk, err) (err and put_err or put_out)(chunk) end)
+  self.flush_output = function()
+    flush_out()
+    flush_err()
+  end
   core.receive = function(timeout_s) return receive_own(self, timeout_s) end
   rawset(os, "exit", function()
     error(script.error("T0113", "os.exit would end the node; return from the worker function instead"), 2)
@@ -572,6 +586,7 @@ function worker.main(a)
     self.job.worker(self)
     if self.mail then self.mail:finish() end
     core.worker_end()
+    self.flush_output()
     flush_progress(self)
     if self.arrivals[self.barriers] then await(self, "pass", self.barriers) end -- nobody has to do without its values
     tell(self, {op = "done", record = record_of(self)})
@@ -583,6 +598,7 @@ function worker.main(a)
   end, function(raised) return raised == ENDED and raised or script.failure(raised) end)
   if not ok and err ~= ENDED then
     core.worker_end()
+    self.flush_output()
     local failure = travelling(err)
     failure.node = failure.node or self.node
     tell(self, {op = "failed", error = failure})
