@@ -21,35 +21,63 @@ static struct part *part_create(size_t size) {
     return p;
 }
 
-static struct part *part_of(const struct tide_writer *w) {
-    struct part *p = w->error ? NULL : part_create(w->size);
-    if (p) {
-        memcpy(p->frame + TIDE_FRAME_HEAD, w->data, w->size);
+struct tide_client_op *client_op_of(struct tide_client *c, enum op_kind kind, const struct tide_writer *body) {
+    struct tide_client_op *op = body->error ? NULL : client_op_create(c, kind, 1);
+    if (op) {
+        op->parts[0] = part_create(body->size);
+        op->bytes = body->size;
     }
-    return p;
+    if (op && !op->parts[0]) {
+        client_op_destroy(op);
+        return NULL;
+    }
+    if (op) {
+        memcpy(op->parts[0]->frame + TIDE_FRAME_HEAD, body->data, body->size);
+    }
+    return op;
 }
 
-/* [verb, table, keys] and of a push [.., rows, client, sequence, low]. */
+/* Values of `size` bytes each, in the order of `order`. */
+static void gather(struct tide_writer *w, enum tide_ext type, const void *values, size_t size, const uint32_t *order,
+                   size_t first, size_t count, size_t per_element) {
+    const uint8_t *from = values;
+    if (!order || count == 0) {
+        tide_write_typed(w, type, count ? from + first * size : NULL, count * per_element);
+        return;
+    }
+    tide_write_typed_head(w, type, count * per_element);
+    uint8_t *to = tide_write_reserve(w, count * size);
+    for (size_t i = 0; to && i < count; i++) {
+        memcpy(to + i * size, from + order[first + i] * size, size);
+    }
+}
+
+/* [verb, table, keys], of a push [.., rows, client, sequence, low], and of both whether it is direct. */
 static struct part *encode(const struct tide_client_table *t, unsigned verb, const uint64_t *keys, const float *rows,
-                           size_t first, size_t count) {
-    const size_t floats = rows ? count * t->width : 0;
-    struct part *p = part_create(HEADS_MAX + count * sizeof *keys + floats * sizeof *rows + SEQUENCES_TAIL);
+                           const uint32_t *order, const struct client_piece *piece) {
+    const size_t count = piece->count, row_bytes = t->width * sizeof *rows;
+    const bool may_be_direct = verb != TIDE__ROWS_LOCALIZE;
+    struct part *p =
+        part_create(HEADS_MAX + count * (sizeof *keys + (rows ? row_bytes : 0)) + SEQUENCES_TAIL + DIRECT_TAIL);
     struct tide_writer w;
     if (!p) {
         return NULL;
     }
     tide_writer_init(&w, p->frame + TIDE_FRAME_HEAD, p->size - TIDE_FRAME_HEAD);
-    tide_write_array(&w, rows ? 7 : 3);
+    tide_write_array(&w, (rows ? 7u : 3u) + may_be_direct);
     tide_write_uint(&w, verb);
     tide_write_uint(&w, t->id);
-    tide_write_typed(&w, TIDE_U64, count ? keys + first : NULL, count);
+    gather(&w, TIDE_U64, keys, sizeof *keys, order, piece->first, count, 1);
     if (rows) {
-        tide_write_typed(&w, TIDE_F32, rows + first * t->width, floats);
+        gather(&w, TIDE_F32, rows, row_bytes, order, piece->first, count, t->width);
         tide_write_uint(&w, t->client->uid);
         uint8_t *tail = tide_write_reserve(&w, SEQUENCES_TAIL);
         if (tail) {
             tail[0] = tail[9] = 0xcf;
         }
+    }
+    if (may_be_direct) {
+        tide_write_bool(&w, false);
     }
     TIDE_ASSERT(!w.owned); /* HEADS_MAX suffices */
     if (w.error != 0) {
@@ -57,8 +85,9 @@ static struct part *encode(const struct tide_client_table *t, unsigned verb, con
         return NULL;
     }
     p->size = TIDE_FRAME_HEAD + w.size;
-    p->first = first;
+    p->first = piece->first;
     p->count = count;
+    p->home = piece->home;
     return p;
 }
 
@@ -79,31 +108,43 @@ static int check_rows(const struct tide_client_table *t, const float *rows, size
     return count > 0 && !rows ? tide_fail(TIDE_EINVAL, "table '%s': no array of rows", t->name) : 0;
 }
 
+/* The operation with all its parts. */
+static int rows_create(struct tide_client_table *t, enum op_kind kind, unsigned verb, const uint64_t *keys,
+                       size_t count, const float *in, size_t each, struct tide_client_op **out) {
+    struct client_cut cut;
+    int rc = client_cut(t, kind, keys, count, each, &cut);
+    struct tide_client_op *o = rc != 0 ? NULL : client_op_create(t->client, kind, cut.count);
+    rc = rc != 0 || o ? rc : TIDE_ENOMEM;
+    for (size_t i = 0; rc == 0 && i < cut.count; i++) {
+        const struct client_piece piece = client_piece_at(&cut, i, count, each);
+        o->parts[i] = encode(t, verb, keys, in, cut.order, &piece);
+        rc = o->parts[i] ? 0 : TIDE_ENOMEM;
+    }
+    if (rc != 0 && o) {
+        client_op_destroy(o);
+    } else if (rc == 0) {
+        o->order = cut.order;
+        cut.order = NULL;
+        *out = o;
+    }
+    client_cut_release(&cut);
+    return rc;
+}
+
 static int rows_start(struct tide_client_table *t, enum op_kind kind, unsigned verb, const uint64_t *keys, size_t count,
                       float *out, const float *in, uint64_t timeout, struct tide_client_op **op) {
     struct tide_client *c = t->client;
+    struct tide_client_op *o = NULL;
     const size_t row_bytes = t->width * sizeof(float);
     const size_t fit = PART_BYTES / (row_bytes + sizeof *keys), each = fit ? fit : 1;
-    const size_t parts = count == 0 ? 1 : (count + each - 1) / each;
     if (count > c->memory / (row_bytes + sizeof *keys)) {
         return tide_fail(TIDE_ELIMIT, "%zu rows of table '%s' are more than the client's memory of %llu bytes", count,
                          t->name, (unsigned long long)c->memory);
     }
-    const int rc = check_keys(t, keys, count);
+    int rc = check_keys(t, keys, count);
+    rc = rc != 0 ? rc : rows_create(t, kind, verb, keys, count, in, each, &o);
     if (rc != 0) {
         return rc;
-    }
-    struct tide_client_op *o = client_op_create(c, kind, parts);
-    if (!o) {
-        return TIDE_ENOMEM;
-    }
-    for (size_t i = 0; i < parts; i++) {
-        const size_t first = i * each;
-        o->parts[i] = encode(t, verb, keys, in, first, count - first < each ? count - first : each);
-        if (!o->parts[i]) {
-            client_op_destroy(o);
-            return TIDE_ENOMEM;
-        }
     }
     o->table = t;
     o->rows = out;
@@ -147,17 +188,11 @@ int tide_client_localize(struct tide_client_table *table, const uint64_t *keys, 
 /* One part with this body; `to` 0: the row service. */
 static int call_start(struct tide_client *c, enum op_kind kind, uint64_t to, const struct tide_writer *body,
                       uint64_t timeout, struct tide_client_op **op) {
-    struct tide_client_op *o = client_op_create(c, kind, 1);
+    struct tide_client_op *o = client_op_of(c, kind, body);
     if (!o) {
         return TIDE_ENOMEM;
     }
-    o->parts[0] = part_of(body);
-    if (!o->parts[0]) {
-        client_op_destroy(o);
-        return TIDE_ENOMEM;
-    }
     o->to = to;
-    o->bytes = body->size;
     return client_op_start(o, timeout, op);
 }
 
@@ -227,6 +262,9 @@ int tide_client_table(struct tide_client *c, const char *name, uint64_t timeout,
     pthread_mutex_lock(&c->lock);
     t->next = c->tables;
     c->tables = t;
+    client_map_want(t);
+    client_dispatch(c);
+    client_flush(c);
     pthread_mutex_unlock(&c->lock);
     *out = t;
     return 0;

@@ -68,6 +68,8 @@ int tide_client_info(struct tide_client *c, struct tide_client_info *out) {
     info.bytes = c->bytes;
     info.connects = c->connects;
     info.resent = c->resent;
+    info.direct = c->direct;
+    info.redirected = c->redirected;
     pthread_mutex_unlock(&c->lock);
     const size_t size = out->size < sizeof info ? out->size : sizeof info;
     memcpy(out, &info, size);
@@ -126,6 +128,17 @@ struct connection *client_connection_to(struct tide_client *c, uint16_t node, bo
     return NULL;
 }
 
+bool client_has_member(const struct tide_client *c, uint16_t node, uint64_t incarnation) {
+    const struct tide_member *m = member_of(c, node);
+    return m && m->state < TIDE_MEMBER_LEFT && (incarnation == 0 || m->incarnation == incarnation);
+}
+
+struct connection *client_home(struct tide_client *c, uint16_t node) {
+    const bool may_dial = client_has_member(c, node, 0) && client_now(c) >= c->direct_at;
+    struct connection *k = client_connection_to(c, node, may_dial);
+    return k && k->rows != 0 && client_has_member(c, node, 0) ? k : NULL;
+}
+
 static void lose(struct connection *k, const char *why) {
     struct tide_client *c = k->client;
     char text[TEXT_BYTES];
@@ -156,14 +169,30 @@ static void work_on(struct connection *k, uint64_t now, bool beats) {
     }
 }
 
+/* A node that the others have declared dead answers no more, though its connection stays open while it stalls. */
+static void lose_dead(struct tide_client *c) {
+    for (size_t i = 0; i < CONNECTIONS_MAX; i++) {
+        struct connection *k = &c->connections[i];
+        const struct tide_member *m = k->up && !k->control ? member_of(c, k->node) : NULL;
+        if (m && m->state == TIDE_MEMBER_DEAD) {
+            char text[TEXT_BYTES];
+            snprintf(text, sizeof text, "node %s is dead", k->name);
+            lose(k, text);
+        }
+    }
+}
+
 static void work_on_all(struct tide_client *c, bool beats) {
-    const uint64_t now = client_now(c);
+    const uint64_t now = client_now(c), view = c->view;
     for (size_t i = 0; i < CONNECTIONS_MAX; i++) {
         if (c->connections[i].up) {
             work_on(&c->connections[i], now, beats);
         }
     }
-    if (c->waiting) {
+    if (c->view != view) {
+        lose_dead(c);
+    }
+    if (c->waiting || c->maps_wanted || c->spent) {
         client_dispatch(c);
         for (size_t i = 0; i < CONNECTIONS_MAX; i++) {
             if (c->connections[i].up && connection_flush(&c->connections[i]) != 0) {
@@ -457,6 +486,7 @@ static int dial_member(struct tide_client *c, struct connection *place) {
         attach(c, &made, place);
     } else {
         place->wanted = false; /* another one may serve; who still has calls for it wants it again */
+        c->direct_at = client_now(c) + TIDE_SECOND;
     }
     return rc;
 }
@@ -587,6 +617,7 @@ static void close_descriptors(const struct tide_client *c) {
 static void destroy(struct tide_client *c) {
     while (c->tables) {
         struct tide_client_table *next = c->tables->next;
+        client_map_release(c->tables->map);
         tide_free(c->tables);
         c->tables = next;
     }

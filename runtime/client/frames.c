@@ -94,6 +94,7 @@ static int flush_part(struct connection *k) {
         }
         p->written += (size_t)n;
         p->tried = true;
+        p->node = k->node;
         p->incarnation = k->incarnation;
     }
     k->queue = p->next;

@@ -12,6 +12,7 @@
  *   connect.c   sockets, TLS and the handshake, up to a connection that serves
  *   frames.c    bytes in and out of a connection
  *   request.c   operations and their parts
+ *   map.c       slot maps: which node a part goes to
  *   calls.c     tables, rows and actors: what callers ask for
  *   client.c    life, the library's thread, waiting
  */
@@ -54,15 +55,17 @@ struct part {
     struct tide_client_op *op;
     struct connection *connection; /* QUEUED, SENT */
     uint8_t state;
-    bool tried;           /* bytes of it have left, to `incarnation` */
-    uint64_t incarnation; /* of the node */
+    bool tried;          /* bytes of it have left, to `node` in its life `incarnation` */
+    bool direct;         /* as it last left: straight to the home of its keys */
+    uint16_t home, node; /* home: of all its keys by the map; 0: not known, it goes by the gateway */
+    uint64_t incarnation;
     uint64_t call, sequence, retry_at;
-    size_t first, count; /* its keys */
+    size_t first, count; /* its keys, in the operation's order */
     size_t size, written;
     uint8_t frame[]; /* whole, `to`, `from` and sequences set when it leaves */
 };
 
-enum op_kind { OP_OPEN, OP_PULL, OP_PUSH, OP_LOCALIZE, OP_CALL };
+enum op_kind { OP_OPEN, OP_PULL, OP_PUSH, OP_LOCALIZE, OP_CALL, OP_MAP };
 
 struct tide_client_op {
     struct tide_client *client;
@@ -77,6 +80,7 @@ struct tide_client_op {
     uint64_t deadline, to;           /* `to`: of calls; 0: rows of the gateway */
     struct tide_client_table *table; /* of rows */
     float *rows;
+    uint32_t *order; /* places of keys, part by part; NULL: as they are */
     size_t width, bytes;
     size_t parts_left, part_count, applied;
     struct part **parts; /* NULL entries: freed */
@@ -91,6 +95,10 @@ struct tide_client_table {
     uint64_t id, key_count;
     unsigned width;
     bool stale; /* the cluster has none of this number any more */
+    /* map.c */
+    struct client_map *map; /* NULL: not known yet */
+    bool map_wanted;
+    uint64_t map_at; /* not asked for before */
 };
 
 struct connection {
@@ -144,14 +152,16 @@ struct tide_client {
     uint64_t view;
     struct tide_client_table *tables;
     struct tide_client_op *ops, *done_first, **done_tail;
+    struct tide_client_op *spent; /* of the library's own, to be freed */
+    bool maps_wanted;
     struct part *waiting, **waiting_tail;
     struct part *calls[CALLS];
     unsigned outstanding;
     struct waiter *waiting_threads; /* client.c */
     uint64_t bytes, attempts, next_call, next_sequence, low;
     bool sequence_done[TIDE__ROWS_WINDOW];
-    uint64_t retry_at, redial_at, redial_delay;
-    uint64_t connects, resent;
+    uint64_t retry_at, redial_at, redial_delay, direct_at; /* direct_at: no link to a home is dialled before */
+    uint64_t connects, resent, direct, redirected;
     struct tide_random random;
 };
 
@@ -175,24 +185,51 @@ int connection_own(struct connection *k, unsigned kind, uint64_t to, uint64_t ca
 void connection_tick(struct connection *k, uint64_t now); /* beat and acknowledgement */
 int connection_take_view(struct connection *k, const struct tide_frame *frame);
 
-/* Behind the rows of a push: sequence and low mark, each cf and 8 bytes, which are set when it leaves. */
-enum { SEQUENCES_TAIL = 18 };
+/* At the end of a pull and a push: is it direct? A push has its sequence and low mark before, each cf and 8 bytes. They
+ * are set when the part leaves. */
+enum { DIRECT_TAIL = 1, SEQUENCES_TAIL = 18 };
 
 /* ---- request.c: without the lock ---- */
 /* Its parts are the caller's to fill in. NULL: error slot set. */
 struct tide_client_op *client_op_create(struct tide_client *c, enum op_kind kind, size_t parts);
-void client_op_destroy(struct tide_client_op *op); /* one that was not started */
+struct tide_client_op *client_op_of(struct tide_client *c, enum op_kind kind,
+                                    const struct tide_writer *body); /* one part */
+void client_op_destroy(struct tide_client_op *op);                   /* one that was not started */
 /* *Takes* it. Waits if `out` is NULL. */
 int client_op_start(struct tide_client_op *op, uint64_t timeout, struct tide_client_op **out);
 
 /* ---- request.c: under the lock ---- */
+void client_op_start_own(struct tide_client_op *op, uint64_t deadline); /* the library's: has no place, frees itself */
 void client_answered(struct connection *k, const struct tide_frame *frame);
 void client_dispatch(struct tide_client *c); /* waiting parts to connections */
+void client_flush(struct tide_client *c);    /* what the sockets take */
 void client_lost(struct connection *k, const char *why);
 void client_expire(struct tide_client *c, uint64_t now);
 void client_end_all(struct tide_client *c, int code, const char *text);
 void client_free_all(struct tide_client *c); /* operations that nobody freed, at the end */
 void part_written(struct part *p);           /* the whole frame is with the socket */
+
+/* ---- map.c ---- */
+struct client_piece {
+    uint16_t home; /* 0: of the gateway */
+    size_t first, count;
+};
+struct client_cut {
+    size_t count;                /* of pieces, at least 1 */
+    uint16_t only;               /* home of all keys; 0: the gateway */
+    struct client_piece *pieces; /* NULL: in the order of the keys, each as large as may be */
+    uint32_t *order;             /* NULL: the order of the keys */
+};
+/* Cuts keys into pieces of up to `each`, by their homes where the map knows them. Without the lock. */
+int client_cut(struct tide_client_table *t, enum op_kind kind, const uint64_t *keys, size_t count, size_t each,
+               struct client_cut *out);
+struct client_piece client_piece_at(const struct client_cut *cut, size_t i, size_t count, size_t each);
+void client_cut_release(struct client_cut *cut);
+/* Under the lock. */
+void client_map_want(struct tide_client_table *t); /* it may have changed */
+void client_maps_ask(struct tide_client *c);
+int client_map_take(struct tide_client_table *t, const void *data, size_t size);
+void client_map_release(struct client_map *map);
 
 /* ---- client.c ---- */
 int client_check(const struct tide_client *c); /* ECLOSED in a child */
@@ -203,5 +240,8 @@ void client_finished(struct tide_client_op *op);
 /* The connection that serves rows; NULL: none at the moment. */
 struct connection *client_gateway(struct tide_client *c);
 struct connection *client_connection_to(struct tide_client *c, uint16_t node, bool want);
+struct connection *client_home(struct tide_client *c, uint16_t node); /* that serves rows; NULL: not at the moment */
+/* Is a node in this life a member? */
+bool client_has_member(const struct tide_client *c, uint16_t node, uint64_t incarnation);
 
 #endif

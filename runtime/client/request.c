@@ -1,7 +1,8 @@
 /*
  * Operations: cut into parts, sent, answered, sent again. A pull may be sent any number of times. A push is sent again
  * only to the incarnation of the node that had it, which applies a sequence once; if that is gone its outcome is
- * unknown. A call is never sent again.
+ * unknown. A call is never sent again. A part whose home is known goes there, and by the gateway while no link to the
+ * home is up.
  */
 #include "client/inside.h"
 
@@ -110,6 +111,11 @@ static void op_end(struct tide_client_op *op, int code, const char *text, uint32
     op->text = code != 0 && text ? tide_strdup(text) : NULL;
     op->retry_after_ms = retry_after_ms;
     op->outcome = code == 0 ? TIDE_CLIENT_APPLIED : tried ? TIDE_CLIENT_UNKNOWN : TIDE_CLIENT_NONE;
+    if (op->kind == OP_MAP) {
+        op->next_done = c->spent;
+        c->spent = op;
+        return;
+    }
     c->outstanding--;
     c->bytes -= op->bytes;
     client_finished(op);
@@ -144,6 +150,14 @@ static void part_failed(struct tide_client *c, struct part *p, int code, const c
         waiting_add(c, p);
         return;
     }
+    if (code == TIDE_EVERSION && p->direct) { /* redirected: its slots have moved, and nothing of it was done */
+        c->redirected++;
+        client_map_want(op->table);
+        p->home = 0;
+        p->tried = false;
+        waiting_add(c, p);
+        return;
+    }
     if (is_rejection(code)) {
         p->tried = false;
     }
@@ -161,8 +175,12 @@ static int take_rows(struct tide_client_op *op, const struct part *p, struct tid
     if (r->error || floats != p->count * op->width) {
         return tide_fail(TIDE_EPROTO, "the node answered with the wrong number of rows");
     }
-    if (floats) {
+    if (floats && !op->order) {
         memcpy(op->rows + p->first * op->width, rows, floats * sizeof(float));
+    }
+    const size_t row_bytes = op->width * sizeof(float);
+    for (size_t i = 0; op->order && i < p->count; i++) {
+        memcpy(op->rows + op->order[p->first + i] * op->width, (const uint8_t *)rows + i * row_bytes, row_bytes);
     }
     return 0;
 }
@@ -172,6 +190,9 @@ static int take_answer(struct tide_client_op *op, const struct part *p, const st
     tide_reader_init(&r, f->body, f->body_size);
     if (op->kind == OP_PULL) {
         return take_rows(op, p, &r);
+    }
+    if (op->kind == OP_MAP) {
+        return client_map_take(op->table, f->body, f->body_size);
     }
     if (op->kind != OP_CALL && op->kind != OP_OPEN) {
         return 0;
@@ -238,14 +259,27 @@ static bool number_push(struct tide_client *c, struct part *p) {
         }
         p->sequence = c->next_sequence++;
     }
-    uint8_t *tail = p->frame + p->size - SEQUENCES_TAIL;
+    uint8_t *tail = p->frame + p->size - SEQUENCES_TAIL - DIRECT_TAIL;
     store64(tail + 1, p->sequence);
     store64(tail + 10, c->low);
     return true;
 }
 
-static struct connection *connection_of(struct tide_client *c, const struct tide_client_op *op) {
-    return op->to == 0 ? client_gateway(c) : client_connection_to(c, tide_address_node(op->to), true);
+/* Of a push that has left before, the node that had it: that one alone knows whether it was applied. */
+static struct connection *connection_of(struct tide_client *c, struct part *p) {
+    const struct tide_client_op *op = p->op;
+    if (op->to != 0) {
+        return client_connection_to(c, tide_address_node(op->to), true);
+    }
+    if (op->kind == OP_PUSH && p->tried) {
+        return client_home(c, p->node);
+    }
+    struct connection *k = p->home ? client_home(c, p->home) : NULL;
+    p->direct = k != NULL;
+    if (p->home && !k && !client_has_member(c, p->home, 0)) {
+        client_map_want(op->table);
+    }
+    return k ? k : client_gateway(c);
 }
 
 static void leave(struct tide_client *c, struct part *p, struct connection *k) {
@@ -255,6 +289,10 @@ static void leave(struct tide_client *c, struct part *p, struct connection *k) {
                                      .from = tide_address_make(k->self, OWN_ACTOR),
                                      .call = p->call = ++c->next_call};
     tide_frame_head(p->frame, &frame, p->size - TIDE_FRAME_HEAD);
+    if (p->op->kind == OP_PULL || p->op->kind == OP_PUSH) {
+        p->frame[p->size - DIRECT_TAIL] = p->direct ? 0xc3 : 0xc2;
+    }
+    c->direct += p->direct;
     c->resent += p->tried;
     p->written = 0;
     p->state = PART_QUEUED;
@@ -265,15 +303,13 @@ static void leave(struct tide_client *c, struct part *p, struct connection *k) {
     calls_add(c, p);
 }
 
-/* What was under way to a life of a node that is over. False: it is ended. */
-static bool may_leave_again(const struct part *p, const struct connection *k) {
-    struct tide_client_op *op = p->op;
-    if (op->kind != OP_PUSH || !p->tried ||
-        p->incarnation == k->incarnation) { /* a call that has left never waits again */
-        return true;
+/* A push in flight to a life of a node that is over. True: its operation has ended. */
+static bool is_orphan(struct tide_client *c, const struct part *p) {
+    if (p->op->kind != OP_PUSH || !p->tried || client_has_member(c, p->node, p->incarnation)) {
+        return false; /* a call that has left never waits again */
     }
-    op_end(op, TIDE_EDIED, "the node that had the push is gone: it was applied once or not at all", 0);
-    return false;
+    op_end(p->op, TIDE_EDIED, "the node that had the push is gone: it was applied once or not at all", 0);
+    return true;
 }
 
 /* Sends what it can of the parts that wait. False: one of them ended its operation, which changed the list. */
@@ -286,10 +322,10 @@ static bool dispatch_some(struct tide_client *c, uint64_t now) {
             c->retry_at = p->retry_at < c->retry_at ? p->retry_at : c->retry_at;
             continue;
         }
-        struct connection *k = connection_of(c, p->op);
-        if (k && !may_leave_again(p, k)) {
+        if (is_orphan(c, p)) {
             return false;
         }
+        struct connection *k = connection_of(c, p);
         if (k && (p->op->kind != OP_PUSH || number_push(c, p))) {
             unlink_part(&c->waiting, &c->waiting_tail, p);
             leave(c, p, k);
@@ -298,9 +334,33 @@ static bool dispatch_some(struct tide_client *c, uint64_t now) {
     return true;
 }
 
+static void free_spent(struct tide_client *c) {
+    while (c->spent) {
+        struct tide_client_op *op = c->spent;
+        c->spent = op->next_done;
+        op_unlink(op);
+        client_op_destroy(op);
+    }
+}
+
 void client_dispatch(struct tide_client *c) {
     const uint64_t now = client_now(c);
+    free_spent(c);
     while (!dispatch_some(c, now)) {
+    }
+    if (c->maps_wanted) {
+        client_maps_ask(c);
+        while (!dispatch_some(c, now)) {
+        }
+    }
+}
+
+void client_flush(struct tide_client *c) {
+    for (size_t i = 0; i < CONNECTIONS_MAX; i++) {
+        struct connection *k = &c->connections[i];
+        if (k->up && connection_flush(k) != 0) {
+            client_wake(c); /* which finds the connection lost */
+        }
     }
 }
 
@@ -414,6 +474,7 @@ void client_op_destroy(struct tide_client_op *op) {
         tide_free(op->parts[i]);
     }
     tide_free(op->parts);
+    tide_free(op->order);
     tide_free(op->text);
     tide_free(op->answer);
     tide_free(op);
@@ -438,8 +499,16 @@ static void op_link(struct tide_client *c, struct tide_client_op *op) {
         op->next->place = &op->next;
     }
     c->ops = op;
-    c->outstanding++;
-    c->bytes += op->bytes;
+    for (size_t i = 0; i < op->part_count; i++) {
+        op->parts[i]->op = op;
+        waiting_add(c, op->parts[i]);
+    }
+}
+
+void client_op_start_own(struct tide_client_op *op, uint64_t deadline) {
+    op->deadline = deadline;
+    op->blocking = true;
+    op_link(op->client, op);
 }
 
 static void op_unlink(struct tide_client_op *op) {
@@ -486,18 +555,11 @@ int client_op_start(struct tide_client_op *op, uint64_t timeout, struct tide_cli
         client_op_destroy(op);
         return rc;
     }
+    c->outstanding++;
+    c->bytes += op->bytes;
     op_link(c, op);
-    for (size_t i = 0; i < op->part_count; i++) {
-        op->parts[i]->op = op;
-        waiting_add(c, op->parts[i]);
-    }
     client_dispatch(c);
-    for (size_t i = 0; i < CONNECTIONS_MAX; i++) {
-        struct connection *k = &c->connections[i];
-        if (k->up && connection_flush(k) != 0) {
-            client_wake(c); /* which finds the connection lost */
-        }
-    }
+    client_flush(c);
     if (out) {
         *out = op;
         pthread_mutex_unlock(&c->lock);

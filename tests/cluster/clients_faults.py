@@ -14,6 +14,7 @@ import tide
 
 cluster = sys.argv[1]
 DEADLINE, SLACK = 10.0, 5.0  # of a call; a busy machine is late
+KEYS = np.arange(100)  # of all homes
 
 
 def pid_of(name):
@@ -22,20 +23,28 @@ def pid_of(name):
     return next(node["pid"] for node in map(json.loads, out.splitlines()) if node.get("name") == name)
 
 
-def stalls(c, kept):
+def stalls(c, kept, factors):
     pid = pid_of(c.info["node"])
     os.kill(pid, signal.SIGSTOP)
     time.sleep(0.05)  # until it has stopped
     try:
         began = time.monotonic()
         try:
-            kept.pull([1], timeout=0.3)
+            kept.pull(KEYS, timeout=0.3)
             raise AssertionError("a stalled node answered")
         except tide.TimeoutError:
             assert time.monotonic() - began < 0.3 + SLACK
+        assert any(is_served(factors, int(key)) for key in KEYS[::9]), "the homes that live answered nothing"
     finally:
         os.kill(pid, signal.SIGCONT)
-    assert kept.pull([1]).shape == (1, 1)
+    assert kept.pull(KEYS).shape == (100, 1)
+
+
+def is_served(table, key):
+    try:
+        return table.pull([key], timeout=0.2).shape == (1, table.width)
+    except tide.TimeoutError:
+        return False
 
 
 class Pusher(threading.Thread):
@@ -83,6 +92,9 @@ def dies(c, kept):
 
 
 with tide.connect(cluster, right="operate") as client:
-    table = client.table("kept")
-    stalls(client, table)
+    table, plain = client.table("kept"), client.table("factors")
+    while client.info["connects"] < 3 or client.info["direct"] < 6:  # links to the homes are being made
+        table.pull(KEYS)
+        plain.pull(KEYS)
+    stalls(client, table, plain)
     dies(client, table)

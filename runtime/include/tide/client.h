@@ -131,6 +131,7 @@ struct tide_client_info {
     uint16_t id;
     unsigned right, outstanding;
     uint64_t bytes, connects, resent;
+    uint64_t direct, redirected; /* requests straight to the home of their rows; those whose rows had moved */
 };
 int tide_client_info(struct tide_client *client, struct tide_client_info *out);
 

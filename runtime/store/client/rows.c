@@ -57,14 +57,19 @@ struct operation {
 /* ---- reading ---- */
 
 int tide__rows_parse(const void *data, size_t size, struct tide__rows_request *out) {
-    static const uint8_t fields[] = {
-        [TIDE__ROWS_OPEN] = 2, [TIDE__ROWS_PULL] = 3, [TIDE__ROWS_PUSH] = 7, [TIDE__ROWS_LOCALIZE] = 3};
+    static const uint8_t fields[] = {[TIDE__ROWS_OPEN] = 2,
+                                     [TIDE__ROWS_PULL] = 3,
+                                     [TIDE__ROWS_PUSH] = 7,
+                                     [TIDE__ROWS_LOCALIZE] = 3,
+                                     [TIDE__ROWS_MAP] = 2};
     struct tide_reader r;
     *out = (struct tide__rows_request){0};
     tide_reader_init(&r, data, size);
     const size_t count = tide_read_array(&r);
     const uint64_t verb = tide_read_uint(&r);
-    if (r.error || verb == 0 || verb >= TIDE_COUNT(fields) || count != fields[verb]) {
+    const bool known = !r.error && verb > 0 && verb < TIDE_COUNT(fields);
+    const bool may_be_direct = verb == TIDE__ROWS_PULL || verb == TIDE__ROWS_PUSH;
+    if (!known || (count != fields[verb] && !(may_be_direct && count == fields[verb] + 1u))) {
         return tide_fail(TIDE_EPROTO, "the row service does not know this request");
     }
     out->verb = (unsigned)verb;
@@ -72,6 +77,8 @@ int tide__rows_parse(const void *data, size_t size, struct tide__rows_request *o
         tide_read_text(&r, out->name, sizeof out->name);
     } else {
         out->table = tide_read_uint(&r);
+    }
+    if (verb == TIDE__ROWS_PULL || verb == TIDE__ROWS_PUSH || verb == TIDE__ROWS_LOCALIZE) {
         out->keys = tide_read_typed(&r, TIDE_U64, &out->key_count);
     }
     if (verb == TIDE__ROWS_PUSH) {
@@ -82,6 +89,9 @@ int tide__rows_parse(const void *data, size_t size, struct tide__rows_request *o
         if (out->client && (out->sequence == 0 || out->low > out->sequence)) {
             r.error = TIDE_EPROTO;
         }
+    }
+    if (count > fields[verb]) {
+        out->direct = tide_read_bool(&r);
     }
     return r.error || r.at != r.end ? tide_fail(TIDE_EPROTO, "a damaged request to the row service") : 0;
 }
@@ -207,6 +217,40 @@ static void answer_open(struct service *s, const struct tide_message *m, const c
     tide_table_release(table);
 }
 
+/* May clients go to the homes of keys by themselves? Not where the row may be with another node than its home, or have
+ * copies that a client would read past its own pushes. A push to a table with copies against loss goes by a gateway: it
+ * survives the home's death, and so the push is applied once. */
+static bool is_mapped(struct tide_table *table) {
+    return !table->relocates && !tide__hot_of(table);
+}
+
+static void answer_map(struct tide_table *table, const struct tide_message *m) {
+    uint8_t buffer[128];
+    uint16_t homes[TIDE_SLOT_COUNT];
+    struct tide_writer w;
+    tide_table_slot_homes(table, homes);
+    tide_writer_init(&w, buffer, sizeof buffer);
+    tide_write_map(&w, 5);
+    tide_write_text(&w, "version");
+    tide_write_uint(&w, atomic_load_explicit(&table->map_version, memory_order_relaxed));
+    tide_write_text(&w, "slots");
+    tide_write_uint(&w, table->options.keys == TIDE_KEYS_HASHED    ? TIDE__SLOTS_BY_HASH
+                        : table->options.slots == TIDE_SLOTS_RANGE ? TIDE__SLOTS_BY_RANGE
+                                                                   : TIDE__SLOTS_SPREAD);
+    tide_write_text(&w, "pulls");
+    tide_write_bool(&w, is_mapped(table));
+    tide_write_text(&w, "pushes");
+    tide_write_bool(&w, is_mapped(table) && !table->replicas);
+    tide_write_text(&w, "homes");
+    tide_write_typed(&w, TIDE_U16, homes, is_mapped(table) ? TIDE_SLOT_COUNT : 0);
+    if (w.error) {
+        (void)tide_answer_error(m->from, m->call, w.error, "no memory for a map of slots");
+    } else {
+        (void)tide_answer(m->from, m->call, w.data, w.size);
+    }
+    tide_writer_release(&w);
+}
+
 /* ---- what a client has pushed ---- */
 
 static void forget_pusher(struct service *s, struct pusher *p) {
@@ -317,6 +361,17 @@ static bool is_here(struct tide_table *table, unsigned verb, const uint64_t *key
         }
     }
     return true;
+}
+
+/* Is this node the home of all keys, also of slots whose rows are still on their way to it? */
+static int check_homes(const struct tide_table *table, const uint64_t *keys, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (!(tide__route_of(table, tide__slot_of(table, keys[i])) & TIDE__FOR_FOREIGN)) {
+            return tide_fail(TIDE_EVERSION, "the slot of key %llu has moved; ask for the table's map",
+                             (unsigned long long)keys[i]);
+        }
+    }
+    return 0;
 }
 
 static int operate(struct operation *op) {
@@ -434,12 +489,16 @@ static int serve(struct service *s, const struct tide_message *m, const struct t
         return tide_fail(TIDE_ENOENT, "the table is gone: open it again by its name");
     }
     int code = allows(table, m, q->verb);
+    if (code == 0 && q->verb == TIDE__ROWS_MAP) {
+        answer_map(table, m);
+        return 0;
+    }
     code = code ? code : check(table, q);
     code = code ? code : operation_create(s, table, m, q, &op);
     if (code) {
         return code;
     }
-    if (q->verb == TIDE__ROWS_PUSH && q->client) {
+    if (q->verb == TIDE__ROWS_PUSH && q->client && !(q->direct && TIDE_MUTANT(rows_homes_first))) {
         op->answer = begin_push(s, m, q, &op->pusher);
         if (!op->answer) {
             operation_free(op);
@@ -447,12 +506,13 @@ static int serve(struct service *s, const struct tide_message *m, const struct t
         }
         op->answer->sequence = q->sequence;
     }
-    if (is_here(table, q->verb, op->keys, op->key_count)) {
+    code = q->direct ? check_homes(table, op->keys, op->key_count) : 0;
+    if (code == 0 && is_here(table, q->verb, op->keys, op->key_count)) {
         operation_run(op);
         operation_free(op);
         return 0;
     }
-    code = start_fiber(s, op);
+    code = code ? code : start_fiber(s, op);
     if (code == 0 && op->answer) {
         op->answer->pending = op;
         op->pusher->pending++;

@@ -9,7 +9,11 @@
  * Pushes are applied exactly once while this node lives: each has a sequence of its client, and what is sent again gets
  * the answer of the first one. A node keeps answers of at most ROWS_CLIENTS clients, for 10 minutes.
  *
- * Rights: read for open and pull, operate for push and localize.
+ * A client that has the table's map of slots sends keys to their home itself (`direct`). A home that has given a slot
+ * away meanwhile redirects: it answers EVERSION and does nothing of the request. A push that it has applied before is
+ * answered as it was, wherever its slots are now.
+ *
+ * Rights: read for open, map and pull, operate for push and localize.
  */
 #ifndef TIDE_STORE_CLIENT_ROWS_H
 #define TIDE_STORE_CLIENT_ROWS_H
@@ -28,6 +32,7 @@ struct tide__rows_request {
     uint64_t table, client, sequence, low;
     const void *keys, *rows; /* unaligned */
     size_t key_count, row_floats;
+    bool direct;
 };
 /* Reads foreign bytes; EPROTO. Pure. */
 int tide__rows_parse(const void *data, size_t size, struct tide__rows_request *out);

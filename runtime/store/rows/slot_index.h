@@ -3,6 +3,9 @@
 #define TIDE_STORE_SLOT_INDEX_H
 
 #include "store/core/table.h"
+#include "wire/rows.h"
+
+_Static_assert(TIDE_SLOT_COUNT == 1 << TIDE__SLOT_BITS, "clients find the slots of keys as nodes do");
 
 /* ---- key word: lock 1 | touched 1 | state 2 | flags 4 | seen 24 | index 32. All flags are in use. ---- */
 #define TIDE__WORD_LOCK (UINT64_C(1) << 63)
@@ -62,15 +65,12 @@ struct tide__hash {
 /* The table's index takes more bytes, or gives some back. */
 void tide__index_counts(struct tide_table *table, int64_t bytes);
 
-static inline uint32_t tide__slot_spread(uint64_t key) { /* dense, TIDE_SLOTS_HASH */
-    return (uint32_t)(key + (((key >> 12) * UINT64_C(0x9e3779b97f4a7c15)) >> 52)) & (TIDE_SLOT_COUNT - 1);
-}
 static inline uint32_t tide__slot_of(const struct tide_table *table, uint64_t key) {
     if (TIDE_UNLIKELY(table->options.keys == TIDE_KEYS_HASHED)) {
-        return (uint32_t)(tide_mix64(key) >> 52);
+        return tide__slot_hashed(key);
     }
     if (table->options.slots == TIDE_SLOTS_RANGE) {
-        return (uint32_t)((key << 12) / table->options.key_count);
+        return tide__slot_in_range(key, table->options.key_count);
     }
     return tide__slot_spread(key);
 }

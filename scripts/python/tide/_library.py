@@ -15,7 +15,7 @@ class Options(c.Structure):
 class Info(c.Structure):
     _fields_ = [("size", c.c_size_t), ("up", c.c_bool), ("cluster", c.c_char * 64), ("node", c.c_char * 64),
                 ("id", c.c_uint16), ("right", c.c_uint), ("outstanding", c.c_uint), ("bytes", c.c_uint64),
-                ("connects", c.c_uint64), ("resent", c.c_uint64)]
+                ("connects", c.c_uint64), ("resent", c.c_uint64), ("direct", c.c_uint64), ("redirected", c.c_uint64)]
 
 
 class Line(c.Structure):

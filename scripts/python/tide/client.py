@@ -330,7 +330,7 @@ class Client:
         return {"up": info.up, "cluster": info.cluster.decode(), "node": info.node.decode(), "id": info.id,
                 "right": next((k for k, v in _RIGHTS.items() if v == info.right), None),
                 "outstanding": info.outstanding, "bytes": info.bytes, "connects": info.connects,
-                "resent": info.resent}
+                "resent": info.resent, "direct": info.direct, "redirected": info.redirected}
 
     def close(self) -> None:
         """Ends what goes on, in other threads too (ClosedError). A second call does nothing."""

@@ -386,14 +386,14 @@ static void a_child_does_not_use_its_parents_client(void **state) {
 
 /* ---- a sequence is applied once ---- */
 
-static int push_raw(struct tide_client *client, uint64_t actor, uint64_t table, uint64_t sequence, uint64_t low) {
+static int push_direct(struct tide_client *client, uint64_t actor, uint64_t table, uint64_t key, uint64_t sequence,
+                       uint64_t low, bool direct) {
     uint8_t body[128];
     struct tide_writer w;
     struct tide_client_op *op;
-    const uint64_t key = 9;
     const float row[WIDTH] = {1, 1, 1, 1};
     tide_writer_init(&w, body, sizeof body);
-    tide_write_array(&w, 7);
+    tide_write_array(&w, direct ? 8 : 7);
     tide_write_uint(&w, TIDE__ROWS_PUSH);
     tide_write_uint(&w, table);
     tide_write_typed(&w, TIDE_U64, &key, 1);
@@ -401,10 +401,17 @@ static int push_raw(struct tide_client *client, uint64_t actor, uint64_t table, 
     tide_write_uint(&w, 77);
     tide_write_uint(&w, sequence);
     tide_write_uint(&w, low);
+    if (direct) {
+        tide_write_bool(&w, true);
+    }
     assert_int_equal(tide_client_call(client, actor, w.data, w.size, 0, &op), 0);
     const int rc = tide_client_wait(op, 0);
     tide_client_free(op);
     return rc;
+}
+
+static int push_raw(struct tide_client *client, uint64_t actor, uint64_t table, uint64_t sequence, uint64_t low) {
+    return push_direct(client, actor, table, 9, sequence, low, false);
 }
 
 static uint64_t number_of(struct tide_client *client, uint64_t actor, const char *name) {
@@ -457,6 +464,184 @@ static void a_push_that_is_sent_again_is_applied_once(void **state) {
     close_cluster(&c);
 }
 
+/* ---- keys go straight to their homes ---- */
+
+static struct tide_client_info info_of(struct tide_client *client) {
+    struct tide_client_info info = {.size = sizeof info};
+    assert_int_equal(tide_client_info(client, &info), 0);
+    return info;
+}
+
+/* Pulls and pushes rows of all nodes until the client has the map and a link to each home: `requests` of one pull go
+ * straight there. */
+static void wait_for_links(struct tide_client *client, struct tide_client_table *table, const uint64_t *keys,
+                           size_t count, float *rows, uint64_t requests) {
+    for (int tries = 0; tries < 5000; tries++) {
+        const struct tide_client_info before = info_of(client);
+        assert_int_equal(tide_client_pull(table, keys, count, rows, 0, NULL), 0);
+        const struct tide_client_info after = info_of(client);
+        if (after.direct - before.direct == requests && after.redirected == before.redirected) {
+            return;
+        }
+        usleep(2000);
+    }
+    fail_msg("the keys do not go straight to %u homes", (unsigned)requests);
+}
+
+static uint64_t remote_of(struct cluster *c, const char *name) {
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < c->count; i++) {
+        struct tide_table_stats stats;
+        if (c->nodes[i]) {
+            tide_table_stats(table_of(c, i, name), &stats);
+            sum += stats.pulls_remote + stats.pushes_remote;
+        }
+    }
+    return sum;
+}
+
+static void keys_go_straight_to_their_homes(void **state) {
+    (void)state;
+    static const char *const names[] = {"sums", "hashed", "ranged"};
+    struct cluster c;
+    uint64_t keys[KEYS];
+    float ones[KEYS * WIDTH], rows[KEYS * WIDTH];
+    open_cluster(&c, false, 3, 11);
+    create_tables(&c);
+    create(&c, (struct tide_table_options){.name = "ranged", .key_count = KEYS, .width = WIDTH, .slots = TIDE_SLOTS_RANGE, .update = TIDE_UPDATE_ADD});
+    struct tide_client *client = connect_client(&c, TIDE_RIGHT_OPERATE);
+    for (size_t i = 0; i < KEYS; i++) {
+        keys[i] = (i * 167) % KEYS;
+    }
+    for (size_t i = 0; i < KEYS * WIDTH; i++) {
+        ones[i] = (float)i;
+    }
+    for (size_t n = 0; n < TIDE_COUNT(names); n++) {
+        struct tide_client_table *table = open_table(client, names[n]);
+        wait_for_links(client, table, keys, KEYS, rows, 3);
+        const uint64_t remote = remote_of(&c, names[n]);
+        assert_int_equal(tide_client_push(table, keys, KEYS, ones, 0, NULL), 0);
+        assert_int_equal(tide_client_pull(table, keys, KEYS, rows, 0, NULL), 0);
+        assert_memory_equal(rows, ones, sizeof rows);
+        const uint64_t direct = info_of(client).direct;
+        assert_int_equal(tide_client_pull(table, keys, 1, rows, 0, NULL), 0);
+        assert_int_equal(info_of(client).direct, direct + 1);
+        assert_int_equal(tide_client_pull(table, keys, 20, rows, 0, NULL), 0); /* too few for three requests */
+        assert_memory_equal(rows, ones, 20 * WIDTH * sizeof *rows);
+        assert_int_equal(info_of(client).direct, direct + 1);
+        assert_int_equal(tide_client_push(table, keys, KEYS, ones, 0, NULL), 0);
+        assert_int_equal(remote_of(&c, names[n]) > remote, true); /* of the twenty */
+    }
+    /* rows that relocate stay the gateway's business */
+    struct tide_client_table *moving = open_table(client, "moving");
+    const uint64_t direct = info_of(client).direct;
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(tide_client_pull(moving, keys, KEYS, rows, 0, NULL), 0);
+    }
+    assert_int_equal(info_of(client).direct, direct);
+    tide_client_close(client);
+    close_cluster(&c);
+}
+
+enum { MOVED = 2000 };
+struct move {
+    uint16_t from, to;
+    const char *table;
+};
+
+/* Half of a node's slots, or all that it has. */
+static void move_run(struct fiber *f) {
+    const struct move *move = f->arg;
+    struct tide_table *table;
+    uint32_t slots[MOVED];
+    uint16_t homes[TIDE_SLOT_COUNT];
+    size_t count = 0;
+    CHECK(f, tide_table_find(f->node, move->table, &table) == 0);
+    tide_table_slot_homes(table, homes);
+    for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT && count < MOVED; slot++) {
+        if (homes[slot] == move->from) {
+            slots[count++] = slot;
+        }
+    }
+    CHECK(f, tide_table_move(table, slots, count, move->to) == 0);
+    tide_table_release(table);
+}
+
+/* Pushes and pulls while slots move on request, and from a node that leaves. */
+static void slots_that_move_are_found(void **state) {
+    (void)state;
+    static const char *const names[] = {"sums", "hashed"};
+    enum { ROUNDS = 40 };
+    struct cluster c;
+    struct fiber fibers[TIDE_COUNT(names)];
+    struct move moves[TIDE_COUNT(names)];
+    struct tide_client_table *tables[TIDE_COUNT(names)];
+    uint64_t keys[KEYS];
+    float ones[KEYS * WIDTH], rows[KEYS * WIDTH];
+    open_cluster(&c, false, 3, 12);
+    create_tables(&c);
+    struct tide_client *client = connect_client(&c, TIDE_RIGHT_OPERATE);
+    for (size_t i = 0; i < KEYS; i++) {
+        keys[i] = i;
+    }
+    for (size_t i = 0; i < KEYS * WIDTH; i++) {
+        ones[i] = 1;
+    }
+    for (size_t n = 0; n < TIDE_COUNT(names); n++) {
+        tables[n] = open_table(client, names[n]);
+        wait_for_links(client, tables[n], keys, KEYS, rows, 3);
+    }
+    for (int i = 0; i < 3 * ROUNDS; i++) {
+        for (size_t n = 0; i == ROUNDS && n < TIDE_COUNT(names); n++) {
+            moves[n] = (struct move){.from = 2, .to = 3, .table = names[n]};
+            start(&c, &fibers[n], 0, (unsigned)n, move_run, &moves[n]);
+        }
+        if (i == 2 * ROUNDS) {
+            finish(&c, fibers, TIDE_COUNT(names));
+            tide_net_leave(tide_net_of(c.nodes[2]));
+        }
+        for (size_t n = 0; n < TIDE_COUNT(names); n++) {
+            assert_int_equal(tide_client_push(tables[n], keys, KEYS, ones, 0, NULL), 0);
+            assert_int_equal(tide_client_pull(tables[n], keys, KEYS, rows, 0, NULL), 0);
+            for (size_t k = 0; k < KEYS * WIDTH; k++) {
+                assert_true(rows[k] == (float)(i + 1));
+            }
+        }
+    }
+    assert_true(info_of(client).redirected > 0);
+    for (size_t n = 0; n < TIDE_COUNT(names); n++) {
+        wait_for_links(client, tables[n], keys, KEYS, rows, 2);
+    }
+    tide_client_close(client);
+    close_cluster(&c);
+}
+
+/* The answer to a push was lost, and its slot moves before it is sent again. */
+static void a_push_is_answered_by_the_former_home_that_applied_it(void **state) {
+    (void)state;
+    struct cluster c;
+    uint64_t actor, key = 0;
+    uint16_t home = 0;
+    float row[WIDTH];
+    open_cluster(&c, false, 3, 13);
+    create_tables(&c);
+    struct tide_client *client = connect_client(&c, TIDE_RIGHT_OPERATE);
+    assert_int_equal(tide_client_find(client, "n2/rows", 0, &actor), 0);
+    const uint64_t table = number_of(client, actor, "sums");
+    while (tide_table_where(table_of(&c, 1, "sums"), key, &home) == 0 && home != 2) {
+        key++;
+    }
+    assert_int_equal(push_direct(client, actor, table, key, 1, 1, true), 0);
+    run_alone(&c, 0, move_run, &(struct move){.from = 2, .to = 3, .table = "sums"});
+    assert_int_equal(push_direct(client, actor, table, key, 1, 1, true), 0);
+    assert_int_equal(push_direct(client, actor, table, key, 2, 2, true), TIDE_EVERSION);
+    assert_int_equal(push_direct(client, actor, table, key, 2, 2, false), 0);
+    assert_int_equal(tide_client_pull(open_table(client, "sums"), &key, 1, row, 0, NULL), 0);
+    assert_true(row[0] == 2);
+    tide_client_close(client);
+    close_cluster(&c);
+}
+
 /* ---- the node that serves a client goes ---- */
 
 static void another_node_serves_when_one_goes(void **state) {
@@ -492,6 +677,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(calls_reach_actors_that_open_to_them),
         cmocka_unit_test(a_child_does_not_use_its_parents_client),
         cmocka_unit_test(a_push_that_is_sent_again_is_applied_once),
+        cmocka_unit_test(keys_go_straight_to_their_homes),
+        cmocka_unit_test(slots_that_move_are_found),
+        cmocka_unit_test(a_push_is_answered_by_the_former_home_that_applied_it),
         cmocka_unit_test(another_node_serves_when_one_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
