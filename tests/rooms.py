@@ -27,7 +27,8 @@ ROOMS = [
     "kernels/graph", "kernels/models", "kernels", "lua/host", "kernels/packages",
 ]
 PACKAGES = "kernels/packages"
-PUBLIC = {"tide", "tide.json", "tide.kernel", "tide.package", "tide.team", "tide.tensor", "tide.units"} # Lua modules
+PUBLIC = {"tide", "tide.compute", "tide.formats", "tide.json", "tide.kernel", "tide.package", "tide.team", "tide.tensor",
+          "tide.units"} # Lua modules
 
 CIRCLE_MAX = 14
 

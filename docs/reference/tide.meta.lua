@@ -15,6 +15,8 @@
 ---@field multitask tide.multitask_module
 ---@field policy tide.policy_module
 ---@field package tide.package_module
+---@field compute tide.compute_module
+---@field formats tide.formats_module
 ---@field k tide.k
 ---@field sim tide.sim
 ---@field trials tide.trials_module
@@ -161,10 +163,6 @@ function tide_fiber:done() end
 ---@field seed? integer
 ---@field memory? string|integer what the tables of a run may take on each node: "256MB"
 ---@field batch? integer|{total: integer, min?: integer, max?: integer} examples of a step over all workers, and of one
----@field comm? {tensors: fun(): table[], batch: integer} what travels between the workers in each step (nn.job)
----@field net? {inputs: string[], metrics: table<string, function>, validate: string|nil} of nn.job
----@field adapts? table batch of a job whose batch changes, complete (nn.job): a seat for batching
----@field meets? boolean workers come and go at the barrier `epoch`, to which all come when told to (nn.job)
 ---@field prepare? fun(w: tide.worker) what a worker does before it says that it is ready
 ---@field policies? table<string, string|table> who decides, by kind: {batching = "batching/boa"}
 local tide_job = {}
@@ -2042,6 +2040,11 @@ tide_package_module.kernels = nil
 ---@return tide.error
 function tide_package_module.error(code, message, fields) end
 
+---What was raised or returned, as an error of the catalogue.
+---@param value any
+---@return tide.error
+function tide_package_module.error_from(value) end
+
 ---Raises a wrong argument (T0113); its place is the line of the script.
 ---@param message string
 ---@param help? string what to do
@@ -2059,6 +2062,40 @@ function tide_package_module.check_fields(code, what, given, known) end
 ---@param known table<string, any> by name
 ---@return string
 function tide_package_module.did_you_mean(word, known) end
+
+---The names in a table, in order.
+---@param t table<string, any>
+---@return string[]
+function tide_package_module.sorted_keys(t) end
+
+---Says how the workers of a job work together, at the core's extension points: `communication`, `adaptation`,
+---`meeting`, `batch`. Call it where the job is made, on all processes. docs/guides/own-packages.md has the points.
+---@param job tide.job
+---@param points {communication?: tide.extension.communication, adaptation?: tide.extension.adaptation,
+--- meeting?: tide.extension.meeting, batch?: tide.extension.batch}
+---@return tide.job
+function tide_package_module.extend(job, points) end
+
+---Makes a class of data sets known: its objects have `count`, the examples to train on, and `cut(self, rank, workers,
+---seed)`, which returns the set as that worker sees it. A job takes such an object as `data`.
+---@param class table metatable of the objects
+function tide_package_module.data_set(class) end
+
+---Whether a value is a data set, of any package.
+---@param value any
+---@return boolean
+function tide_package_module.is_data_set(value) end
+
+---First row (from 1) and number of rows of one of `workers` contiguous pieces, whose sizes differ by at most one.
+---@param count integer
+---@param rank integer 1..workers
+---@param workers integer
+---@return integer first, integer size
+function tide_package_module.piece(count, rank, workers) end
+
+---What this Lua state is: "driver", "controller", "worker" or "actor".
+---@return string
+function tide_package_module.role() end
 
 ---How many copies of its rows a table may have in this cluster, so that what was learnt outlives a node.
 ---@return integer replicas 0 where one node alone has a store
@@ -2086,6 +2123,11 @@ function tide_package_module.make_directory(path) end
 ---@return string bytes; raises what went wrong
 function tide_package_module.read_file(path) end
 
+---The names of the files in a directory; nil where it is none.
+---@param path string
+---@return string[]|nil
+function tide_package_module.list_files(path) end
+
 ---Writes a file, whole or not at all.
 ---@param path string
 ---@param bytes string
@@ -2096,6 +2138,266 @@ function tide_package_module.write_file(path, bytes) end
 ---@param path string
 ---@return table file; write and read return nil and an error where the disk failed
 function tide_package_module.scratch_file(path) end
+
+---@class tide.compute_module
+local tide_compute_module = {}
+
+---Whether there is a device of this name: "cpu", "cuda", "reference" (float64, for tests), "reference32".
+---@param name string
+---@return true|nil found, table? err
+function tide_compute_module.device(name) end
+
+---What operations on a device take in place of a tensor: the tensor itself, or a copy in the device's own memory.
+---@param device string
+---@param tensor tide.tensor
+---@return table place
+function tide_compute_module.place(device, tensor) end
+
+---Copies a tensor to its place; nothing where the place is the tensor.
+---@param place table
+---@param tensor tide.tensor
+function tide_compute_module.give(place, tensor) end
+
+---Copies a place to its tensor; nothing where the place is the tensor.
+---@param place table
+---@param tensor tide.tensor
+function tide_compute_module.fetch(place, tensor) end
+
+---The sum of the squares of elements of a place.
+---@param device string
+---@param first integer
+---@param count integer
+---@param x table place
+---@return number
+function tide_compute_module.norm2(device, first, count, x) end
+
+---Statistics of elements of an f32 or f64 tensor: count, bad (not finite), zeros, and of the finite ones mean, std,
+---least, greatest.
+---@param x tide.tensor
+---@param first integer
+---@param count integer
+---@return table<string, number>
+function tide_compute_module.statistics(x, first, count) end
+
+---Applies an update rule to the elements first .. first + count - 1 of places on a device.
+---@param device string
+---@param rule {rule: string, rate: number, scale?: number, decay?: number, mu?: number, beta2?: number, eps?: number,
+--- step?: integer} rule: "sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam" and kin
+---@param first integer
+---@param count integer
+---@param w table place of the parameters
+---@param g table place of the gradients
+---@param a? table place of what the rule remembers
+---@param b? table the second one
+function tide_compute_module.update(device, rule, first, count, w, g, a, b) end
+
+---Applies an update rule of tables to some rows of a tensor.
+---@param rule {rule: string, rate: number, scale?: number, eps?: number, beta2?: number}
+---@param array tide.tensor
+---@param state tide.tensor|nil what the rule remembers, a row for each of the array
+---@param ids tide.tensor u64
+---@param gradients tide.tensor a row for each id
+function tide_compute_module.rows_update(rule, array, state, ids, gradients) end
+
+---Copies rows of a tensor: row i of `into` becomes row ids[i] of the array.
+---@param into tide.tensor
+---@param array tide.tensor
+---@param ids tide.tensor u64
+function tide_compute_module.rows_get(into, array, ids) end
+
+---Puts rows into a tensor: row ids[i] of the array becomes row i of `from`.
+---@param array tide.tensor
+---@param ids tide.tensor u64
+---@param from tide.tensor
+function tide_compute_module.rows_put(array, ids, from) end
+
+---Multiplies a tensor by a number.
+---@param array tide.tensor
+---@param factor number
+function tide_compute_module.rows_scale(array, factor) end
+
+---A program of operations: `p:input`, `p:parameter`, `p:apply`, `p:map`, `p:output` build it and return a value's
+---number, `p:differentiate` adds the gradients, `p:plan(device, "train")` makes a run of it.
+---@param name string
+---@return table program
+function tide_compute_module.program(name) end
+
+---The exchange of gradients among the workers of a job: `x:connect(addresses)`, `x:ready(layer, step)`,
+---`x:share(step, numbers)`, `x:sums(step)`, `x:need(layer, step, ...)`, `x:stats()`, `x:close()`.
+---@param o {rank: integer, workers: integer, elements: integer, layers: table[], under_way?: integer} layers:
+--- {first=, count=, matrices={{parameter=, first=, rows=, columns=}}}
+---@return table|nil exchange, table? err
+function tide_compute_module.exchange(o) end
+
+---Calls a function as a span of this fiber, which `tide stacks` and traces name.
+---@param name string
+---@param f function
+---@param ... any its arguments
+---@return any ... what it returns
+function tide_compute_module.span(name, f, ...) end
+
+---A short digest of a tensor, equal for equal bytes: to compare replicas.
+---@param tensor tide.tensor
+---@return string hexadecimal
+function tide_compute_module.digest(tensor) end
+
+---SHA-256 of a text, or of a value of numbers, texts, tensors and tables of them.
+---@param value any
+---@return string hexadecimal
+function tide_compute_module.sha256(value) end
+
+---@class tide.formats_module
+local tide_formats_module = {}
+
+---The error of a reader as scripts see it: its place becomes `where`.
+---@param err any
+---@return tide.error
+function tide_formats_module.error(err) end
+
+---The arrays of a file of any writer. Arrays of objects and texts are left out; to index one of them is an error.
+---@param path string
+---@param format? "npy"|"npz"|"safetensors" default: by the path's ending
+---@return table<string, tide.tensor>|nil tensors, table dims by name, or an error
+---@return table<string, string>? left_out why, by name
+---@return table<string, string>? about metadata of safetensors
+function tide_formats_module.arrays(path, format) end
+
+---Writes tensors, in the format of the path's ending: .npy, .npz, .csv or .safetensors.
+---@param path string
+---@param value tide.tensor|table<string, tide.tensor>
+---@param about? table<string, string> metadata of safetensors
+---@return true|nil, table? err
+function tide_formats_module.write_arrays(path, value, about) end
+
+---Writes tensors by name as safetensors, whole or not at all, whatever the path's ending.
+---@param path string
+---@param tensors table<string, tide.tensor>
+---@param about? table<string, string> metadata
+---@return true|nil, table? err
+function tide_formats_module.write_safetensors(path, tensors, about) end
+
+---Images or labels in MNIST's format.
+---@param path string
+---@return tide.tensor|nil f32 of 0 .. 1, an example a row; of labels i32
+---@return integer[] dims, or an error
+function tide_formats_module.idx(path) end
+
+---The columns of a CSV file.
+---@param path string
+---@param options table columns, separator, decimal, header, missing, others
+---@return table[]|nil columns {name=, type=, values=, classes=, absent=, not_finite=}
+---@return table form {rows=, separator=, blank_lines=}, or an error
+function tide_formats_module.csv(path, options) end
+
+---A line of CSV, with its end.
+---@param count integer
+---@param value_at fun(i: integer): any
+---@return string
+function tide_formats_module.csv_line(count, value_at) end
+
+---Sparse rows of files in libsvm's form.
+---@param sources table one or two: train, test
+---@param options {labels?: "number"|"class", base?: integer, columns?: integer, tasks?: boolean}
+---@return table|nil read {parts={{offsets=, indices=, values=, labels=}}, columns=, base=, queries=, classes=}
+---@return table? err
+function tide_formats_module.libsvm(sources, options) end
+
+---Sparse rows in another order.
+---@param rows table offsets, indices, values
+---@param seed integer
+---@return table rows {offsets=, indices=, values=, order=}: row i was row order[i] (from 0)
+function tide_formats_module.sparse_shuffle(rows, seed) end
+
+---Sparse rows as a dense tensor.
+---@param rows table
+---@param columns integer
+---@param first integer
+---@param count integer
+---@return tide.tensor f32
+function tide_formats_module.sparse_dense(rows, columns, first, count) end
+
+---Cells of a matrix, from ratings or MatrixMarket's form.
+---@param sources table one or two: train, test
+---@param options? {format?: string, test?: number, seed?: integer, center?: boolean, names?: boolean}
+---@return table|nil read {rows=, columns=, parts=, row_counts=, column_counts=, mean=, note=}
+---@return table? err
+function tide_formats_module.matrix(sources, options) end
+
+---Cells block after block of a grid.
+---@param part table cells, values
+---@param grid {rows: integer, columns: integer, blocks: integer, first: integer, count: integer}
+---@return table part, tide.tensor offsets u64: one a block, and the end
+function tide_formats_module.matrix_blocks(part, grid) end
+
+---Cells in a random order, and the columns of each group of them.
+---@param part table cells, values
+---@param o {size: integer, seed: integer}
+---@return table part, tide.tensor columns, tide.tensor offsets
+function tide_formats_module.matrix_groups(part, o) end
+
+---Text as word numbers.
+---@param sources table 1 to 16
+---@param options {min_count?: integer}
+---@return table|nil read {words=, counts=, tokens=, dropped_words=, dropped_tokens=}
+---@return table? err
+function tide_formats_module.corpus(sources, options) end
+
+---Documents as bags of words.
+---@param sources table
+---@param options table format, keep_case, skip, min_count, max_share, stop, vocabulary, test, test_last, seed
+---@return table|nil read {train=, test=, names=, counts=, vocabulary=}
+---@return table? err
+function tide_formats_module.bow(sources, options) end
+
+---The words of a text, as formats.bow finds them.
+---@param text string
+---@param keep_case? boolean
+---@return string[]
+function tide_formats_module.words(text, keep_case) end
+
+---The numbers (from 0) of the words that a file of word vectors has, and their vectors.
+---@param path string
+---@param words string[]
+---@return tide.tensor|nil numbers u64
+---@return tide.tensor vectors f32, or an error
+function tide_formats_module.word_vectors(path, words) end
+
+---WordNet's glosses, a line of lower-case words each.
+---@param directory string
+---@param whole? boolean a line a gloss, not one a part of it
+---@return string|nil text, table? err
+function tide_formats_module.glosses(directory, whole) end
+
+---The WordNet database as triples.
+---@param directory string
+---@param options table
+---@return table|nil read {entities=, relations=, parts=, note=}
+---@return table? err
+function tide_formats_module.wordnet(directory, options) end
+
+---Triples of files of lines `head TAB relation TAB tail`.
+---@param paths string[]
+---@param options table
+---@return table|nil read {entities=, relations=, parts=}
+---@return table? err
+function tide_formats_module.triples(paths, options) end
+
+---Samples that are graphs: trees, chains, lattices.
+---@param sources table
+---@param options {format: string, classes?: integer}
+---@return table|nil forest, table? err
+function tide_formats_module.forest(sources, options) end
+
+---A generated forest.
+---@param o table name, samples, vocabulary, seed, max, leaves, skew
+---@return table|nil forest, table? err
+function tide_formats_module.forest_generate(o) end
+
+---Texts of a generated input.
+---@param kind "mf"|"kge"|"text"|"sparse"|"lda"
+---@param sizes table
+---@return string[]|nil texts, table? err
+function tide_formats_module.generate(kind, sizes) end
 
 ---@class tide.team
 ---@field index integer which of the workers that are there this one is, from 1

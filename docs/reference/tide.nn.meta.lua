@@ -543,9 +543,9 @@ function tide_nn_program:param(name, dims, init) end
 function tide_nn_program:buffer(name, dims, init) end
 
 ---The numbers of a tensor, as they are now: `p:constant(features)` is [rows x columns], of one row [columns].
----@param tensor table
+---@param numbers table tensor
 ---@param name? string
-function tide_nn_program:constant(tensor, name) end
+function tide_nn_program:constant(numbers, name) end
 
 ---Names a value that `model:forward` gives.
 function tide_nn_program:output(name, v) end

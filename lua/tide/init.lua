@@ -213,7 +213,7 @@ local LAZY <const> = {
   lda = "tide.lda", chart = "tide.chart", staleness = "tide.show.staleness",
   data = "tide.data", tensor = "tide.tensor", json = "tide.json",
   show = "tide.show", policy = "tide.policy", factors = "tide.nn.factors", straggler = "tide.run.straggler",
-  package = "tide.package", team = "tide.team",
+  package = "tide.package", team = "tide.team", compute = "tide.compute", formats = "tide.formats",
   descent = "tide.descent", multitask = "tide.multitask", trials = "tide.run.trials",
 }
 return setmetatable(tide, {__index = function(self, key)

@@ -9,6 +9,17 @@ local kernel = {}
 
 ---@alias tide.kernel_function fun(arguments: table): table<string, number>
 
+-- An operation of a shared object is applied by the class of its first operand, which has that as `__operation`.
+local function applied(name, own, numbers)
+  return function(first, ...)
+    local class <const> = getmetatable(first)
+    if type(class) ~= "table" or not class.__operation then
+      error(script.error("T0903", ("operation %s is applied to a %s, not to a value"):format(name, type(first))), 2)
+    end
+    return class.__operation(name, own, numbers, first, ...)
+  end
+end
+
 ---Loads the kernels and the operations of programs of a shared object. At the top of a script it runs on every node,
 ---and all have to have the same file. A file that was built anew is loaded anew; who has the old functions keeps them.
 ---@param path string relative to the script
@@ -29,7 +40,7 @@ function kernel.load(path)
   local known <const> = module.kernels
   if not known.version then known.version = module.version end
   for name, operation in pairs(module.operations) do
-    known[name] = require("tide.nn.operation").of_module(name, operation.own, operation.numbers)
+    known[name] = applied(name, operation.own, operation.numbers)
   end
   return setmetatable(known, {__index = function(_, name)
     error(script.error("T0901", ("%s has no kernel `%s`"):format(full, tostring(name)), {

@@ -101,6 +101,10 @@ local PAGES <const> = {
     {module = "tide.multitask", own = "model", prefix = "tasks_model:", class = "tide.multitask.model"}}},
   {name = "package", title = "What packages use", guide = "own-packages.md", sources = {
     {module = "tide.package", own = "package", prefix = "tide.package.", class = "tide.package_module"}}},
+  {name = "compute", title = "Devices, update rules, programs, exchange", guide = "own-packages.md", sources = {
+    {module = "tide.compute", own = "compute", prefix = "tide.compute.", class = "tide.compute_module"}}},
+  {name = "formats", title = "Readers of files", guide = "own-packages.md", sources = {
+    {module = "tide.formats", own = "formats", prefix = "tide.formats.", class = "tide.formats_module"}}},
   {name = "team", title = "Workers that solve one problem together", guide = "own-packages.md", sources = {
     {module = "tide.team", own = "team", prefix = "team:", class = "tide.team"}}},
   {name = "policy", title = "Policies", guide = "policies.md", sources = {
@@ -117,7 +121,8 @@ local MODULES <const> = {
   {"json", "tide.json_module"}, {"units", "tide.units_module"}, {"show", "tide.show_module"},
   {"chart", "tide.chart_module"}, {"factors", "tide.factors_module"}, {"lda", "tide.lda_module"},
   {"descent", "tide.descent_module"}, {"multitask", "tide.multitask_module"}, {"policy", "tide.policy_module"},
-  {"package", "tide.package_module"}, {"k", "tide.k"}, {"sim", "tide.sim"}, {"trials", "tide.trials_module"},
+  {"package", "tide.package_module"}, {"compute", "tide.compute_module"}, {"formats", "tide.formats_module"},
+  {"k", "tide.k"}, {"sim", "tide.sim"}, {"trials", "tide.trials_module"},
 }
 
 local state = {}

@@ -1,7 +1,9 @@
 -- tide.package: what the modules of a package need besides what scripts see: errors of the catalogue, checked fields,
 -- kernels by name, files. docs/guides/own-packages.md is the guide.
 local core = require "tide.core"
+local data_sets = require "tide.run.data_sets"
 local errors = require "tide.errors"
+local extensions = require "tide.run.extensions"
 local kernel = require "tide.kernel"
 local script = require "tide.script"
 local text = require "tide.text"
@@ -23,6 +25,11 @@ end})
 ---@return tide.error
 function package.error(code, message, fields) return script.error(code, message, fields) end
 
+---What was raised or returned, as an error of the catalogue.
+---@param value any
+---@return tide.error
+function package.error_from(value) return errors.from(value) end
+
 ---Raises a wrong argument (T0113); its place is the line of the script.
 ---@param message string
 ---@param help? string what to do
@@ -40,6 +47,45 @@ function package.check_fields(code, what, given, known) script.check_fields(code
 ---@param known table<string, any> by name
 ---@return string
 function package.did_you_mean(word, known) return text.did_you_mean(word, text.sorted_keys(known)) end
+
+---The names in a table, in order.
+---@param t table<string, any>
+---@return string[]
+function package.sorted_keys(t) return text.sorted_keys(t) end
+
+---Says how the workers of a job work together, at the core's extension points: `communication`, `adaptation`,
+---`meeting`, `batch`. Call it where the job is made, on all processes. docs/guides/own-packages.md has the points.
+---@param job tide.job
+---@param points {communication?: tide.extension.communication, adaptation?: tide.extension.adaptation,
+---  meeting?: tide.extension.meeting, batch?: tide.extension.batch}
+---@return tide.job
+function package.extend(job, points)
+  if type(job) ~= "table" or script.jobs[job.name] ~= job then package.fail "package.extend requires a job" end
+  if type(points) ~= "table" then package.fail "package.extend requires a table of extension points" end
+  extensions.register(job, points)
+  return job
+end
+
+---Makes a class of data sets known: its objects have `count`, the examples to train on, and `cut(self, rank, workers,
+---seed)`, which returns the set as that worker sees it. A job takes such an object as `data`.
+---@param class table metatable of the objects
+function package.data_set(class) data_sets.register(class) end
+
+---Whether a value is a data set, of any package.
+---@param value any
+---@return boolean
+function package.is_data_set(value) return data_sets.is_set(value) end
+
+---First row (from 1) and number of rows of one of `workers` contiguous pieces, whose sizes differ by at most one.
+---@param count integer
+---@param rank integer 1..workers
+---@param workers integer
+---@return integer first, integer size
+function package.piece(count, rank, workers) return data_sets.piece(count, rank, workers) end
+
+---What this Lua state is: "driver", "controller", "worker" or "actor".
+---@return string
+function package.role() return script.role end
 
 ---How many copies of its rows a table may have in this cluster, so that what was learnt outlives a node.
 ---@return integer replicas 0 where one node alone has a store
@@ -75,6 +121,11 @@ function package.make_directory(path) checked(core.mkdir(path)) end
 ---@param path string
 ---@return string bytes; raises what went wrong
 function package.read_file(path) return checked(core.file_read(path)) end
+
+---The names of the files in a directory; nil where it is none.
+---@param path string
+---@return string[]|nil
+function package.list_files(path) return (core.file_list(path)) end
 
 ---Writes a file, whole or not at all.
 ---@param path string

@@ -1,4 +1,5 @@
 -- tide.tensor: typed arrays outside of tables. The arrays themselves are the core's; this adds the constructors.
+local array_files = require "tide.array_files"
 local core = require "tide.core"
 
 local tensor = {}
@@ -40,10 +41,9 @@ function tensor.joined(parts) return core.joined(parts) end
 ---@return table value raises what cannot be read, with the file and the byte
 ---@return table<string, string>? about metadata of safetensors
 function tensor.load(path)
-  local arrays <const> = require "tide.data.arrays"
-  local tensors, err, _, about = arrays.read(path)
+  local tensors, err, _, about = array_files.read(path)
   if not tensors then error(err, 2) end
-  return arrays.format_of(path) == "npy" and tensors.x or tensors, about
+  return array_files.format_of(path) == "npy" and tensors.x or tensors, about
 end
 
 ---Writes a tensor as .npy, .npz, .csv or .safetensors, by the path's ending; several by name as .npz, .safetensors or
@@ -52,7 +52,7 @@ end
 ---@param value tide.tensor|table<string, tide.tensor>
 ---@param about? table<string, string> metadata of safetensors
 function tensor.save(path, value, about)
-  local written, err = require("tide.data.arrays").write(path, value, about)
+  local written, err = array_files.write(path, value, about)
   if not written then error(require("tide.errors").from(err), 2) end
 end
 

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Packages: what `tide new` makes passes its test, as the example that it made does; a plugin of the build is loaded by the
+# Packages: what `tide new` makes passes its test, as the example that it made does; workers of a package that registers at
+# the extension point `meeting` come and go; a plugin of the build is loaded by the
 # first use of one of its kernels, and named where it is missing.
 . "$(dirname "$0")/harness.sh"
 
@@ -16,6 +17,14 @@ run 2 new package Wrong-1
 says err.txt 'is no name of a package'
 run 2 new model x
 says err.txt 'is not package'
+
+cp -r "$root/examples/packages/rounds" rounds
+cd rounds
+run 0 sim test.lua
+says out.txt '^ok$'
+run 0 run test.lua
+says out.txt '^ok$'
+cd ..
 
 cat >use.lua <<'LUA'
 local tide = require "tide"

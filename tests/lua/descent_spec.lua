@@ -84,15 +84,13 @@ describe("tide.descent.ending", function()
 end)
 
 describe("tide.descent", function()
-  local descent, set, was
+  local descent, set
 
   setup(function()
-    was = package.loaded["tide.data"]
-    package.loaded["tide.data"] = {is_set = function(data) return data == set end}
-    set = {columns = 3}
+    set = setmetatable({columns = 3}, {})
+    require("tide.package").data_set(getmetatable(set))
     descent = require "tide.descent"
   end)
-  teardown(function() package.loaded["tide.data"] = was end)
 
   local function refuses(kind, options, pattern)
     options.name, options.data = "job", set
@@ -128,16 +126,14 @@ describe("tide.descent", function()
 end)
 
 describe("tide.multitask", function()
-  local multitask, set, was
+  local multitask, set
 
   setup(function()
-    was = package.loaded["tide.data"]
-    package.loaded["tide.data"] = {is_set = function(data) return data == set end}
-    set = {columns = 3}
+    set = setmetatable({columns = 3}, {})
+    require("tide.package").data_set(getmetatable(set))
     support.core.kernel = support.core.kernel or function() end
     multitask = require "tide.multitask"
   end)
-  teardown(function() package.loaded["tide.data"] = was end)
 
   local function refuses(options, pattern)
     options.name, options.data = "tasks", set

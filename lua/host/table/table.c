@@ -683,7 +683,7 @@ static int table_load(lua_State *L) {
     }
     lua_settop(L, 3);
     lua_getglobal(L, "require");
-    lua_pushliteral(L, "tide.data.arrays");
+    lua_pushliteral(L, "tide.array_files");
     lua_call(L, 1, 1);
     lua_getfield(L, -1, "into");
     lua_insert(L, 1);

@@ -1,8 +1,7 @@
 -- tide.data.bow: documents as bags of words, for topic models. Read by the core: UCI's bag of words, LDA-C, LightLDA
 -- and LibSVM, text with a document a line; gzip or not.
-local core = require "tide.core"
-local script = require "tide.script"
-local text = require "tide.text"
+local formats = require "tide.formats"
+local package = require "tide.package"
 
 local GLOSSES <const> = "/usr/share/wordnet" -- the place of Debian's package wordnet-base
 local KNOWN <const> = {format = "string", vocabulary = "string", stop = "string", keep_case = "boolean",
@@ -39,11 +38,11 @@ local set = {}
 local function read_all(data, where, options, spool)
   local sources, from
   if where == nil or where == "glosses" then
-    local glosses, err = core.glosses(GLOSSES, true)
+    local glosses, err = formats.glosses(GLOSSES, true)
     if not glosses then return nil, err end
     sources, from = {{name = "WordNet's glosses", text = glosses}}, "WordNet's glosses, a document a synset"
   elseif GENERATED[where] then
-    local texts, err = core.generate("lda", GENERATED[where])
+    local texts, err = formats.generate("lda", GENERATED[where])
     if not texts then return nil, err end
     sources, from = {{name = where, text = texts[1]}}, where
   else
@@ -56,7 +55,7 @@ local function read_all(data, where, options, spool)
   for key, value in pairs(options) do o[key] = value end
   o.spool = spool
   if o.stop == "english" then o.stop = {name = "english stop words", text = require "tide.data.stop"} end
-  local read, err = core.bow(sources, o)
+  local read, err = formats.bow(sources, o)
   if not read then return nil, err end
   read.documents, read.tokens = #read.train.offsets - 1, #read.train.words
   local left = read.dropped_words > 0 and ("; %d words (%d tokens) left out"):format(read.dropped_words,
@@ -98,28 +97,29 @@ local function check(options)
   for key, value in pairs(options) do
     local want <const> = KNOWN[key]
     if not want then
-      error(script.error("T0113", ("tide.data.bow has no option `%s`"):format(tostring(key)),
-        {help = text.did_you_mean(tostring(key), text.sorted_keys(KNOWN))}), 3)
+      error(package.error("T0113", ("tide.data.bow has no option `%s`"):format(tostring(key)),
+        {help = package.did_you_mean(tostring(key), KNOWN)}), 3)
     elseif type(value) ~= want then
-      error(script.error("T0113", ("option `%s` of tide.data.bow is a %s, not a %s"):format(key, type(value), want)), 3)
+      error(package.error("T0113",
+        ("option `%s` of tide.data.bow is a %s, not a %s"):format(key, type(value), want)), 3)
     end
   end
   local known = options.format == nil
   for _, format in ipairs(FORMATS) do known = known or options.format == format end
   if not known then
-    error(script.error("T0113", ("format `%s` of tide.data.bow is none of %s"):format(options.format,
+    error(package.error("T0113", ("format `%s` of tide.data.bow is none of %s"):format(options.format,
       table.concat(FORMATS, ", "))), 3)
   end
   for _, key in ipairs {"test", "max_share"} do
     local v <const> = options[key]
     if v and not (v >= 0 and v < 1 or key == "max_share" and v == 1) then
-      error(script.error("T0113", ("%s = %s is no share of the documents, 0 to 1"):format(key, v)), 3)
+      error(package.error("T0113", ("%s = %s is no share of the documents, 0 to 1"):format(key, v)), 3)
     end
   end
   for _, key in ipairs {"skip", "min_count", "test_last", "seed", "base"} do
     local v <const> = options[key]
     if v and not (math.tointeger(v) and v >= 0) then
-      error(script.error("T0113", ("%s = %s is not a whole number from 0"):format(key, v)), 3)
+      error(package.error("T0113", ("%s = %s is not a whole number from 0"):format(key, v)), 3)
     end
   end
 end

@@ -2,9 +2,9 @@
 -- rows of those of its entities that it uses on its node, for as long as it works on it; no two workers work on one
 -- entity at a time. Which worker has which buckets when says tournament.lua, rotation.lua lets the rows travel ahead of
 -- their use. Of a bucket that passes on, the rows that its new worker has no use for stay where they are.
-local core = require "tide.core"
 local rotation = require "tide.data.rotation"
 local tensor = require "tide.tensor"
+local tide = require "tide"
 local tournament = require "tide.data.tournament"
 
 local buckets = {}
@@ -97,7 +97,7 @@ function buckets.new(w, o)
       local triples <const> = #slices == 1 and slices[1] or tensor.join(slices)
       local joined <const> = visits[1].joined
       return {triples = triples, first = 0, count = triples:rows(),
-              seed = core.random((w.seed * 1000003 + epoch) * 4294967296 + place(joined[1], joined[2])):below(1 << 53)}
+              seed = tide.random((w.seed * 1000003 + epoch) * 4294967296 + place(joined[1], joined[2])):below(1 << 53)}
     end})
 end
 

@@ -1,7 +1,8 @@
 -- tide.data.forest: samples that are graphs (trees, chains, lattices), from files or generated; read by the core. Its
 -- parts: "train", and "dev", "test" where there are such; a part is samples of a forest in some order.
-local core = require "tide.core"
-local script = require "tide.script"
+local formats = require "tide.formats"
+local package = require "tide.package"
+local tensor = require "tide.tensor"
 
 ---@class tide.data.forest_part
 ---@field forest userdata of the core
@@ -35,7 +36,7 @@ end
 ---@param order table u32 tensor: numbers of samples of this part, from 0
 function part:numbered(order)
   if not self.order and self.first == 1 then return self:reorder(order) end
-  local own = core.tensor("u32", #order, 1)
+  local own = tensor.zeros("u32", #order, 1)
   for i = 1, #order do
     own[i] = self.order and self.order[self.first + order[i]] or self.first - 1 + order[i]
   end
@@ -56,7 +57,7 @@ end
 function part:batches(size, o)
   local whole, at = self, 0
   if o and o.shuffle then
-    local order = core.tensor("u32", self.count, 1)
+    local order = tensor.zeros("u32", self.count, 1)
     for i = 1, self.count do
       order[i] = self.order and self.order[self.first + i - 1] or self.first + i - 2
     end
@@ -89,7 +90,7 @@ end
 ---@param name? string the index, "label" without it
 function part:roots(name)
   local forest, err = self.forest:roots(name or "label")
-  if not forest then error(script.error("T0402", err.message), 2) end
+  if not forest then error(package.error("T0402", err.message), 2) end
   return setmetatable({forest = forest, order = self.order, first = self.first, count = self.count}, part)
 end
 
@@ -101,11 +102,11 @@ local FORMATS <const> = {parents = true, lists = true, sexpr = true, stanford = 
 local LAW <const> = {generate = true, samples = true, test = true, vocabulary = true, seed = true, max = true,
                      leaves = true, skew = true}
 
-local function refuse(message, ...) error(script.error("T0113", message:format(...)), 3) end
+local function refuse(message, ...) error(package.error("T0113", message:format(...)), 3) end
 
 local function generate(o)
   local test <const> = o.test or 0
-  local forest, err = core.forest_generate {
+  local forest, err = formats.forest_generate {
     name = o.generate, samples = (o.samples or 1000) + test, vocabulary = o.vocabulary or 1000, seed = o.seed or 1,
     max = o.max or 19, leaves = o.leaves, skew = o.skew,
   }
@@ -126,7 +127,7 @@ local function paths_of(directory, name, format)
 end
 
 local function exists(path)
-  local file <const> = core.file_list(path:match "^(.*)/" or ".") or {}
+  local file <const> = package.list_files(path:match "^(.*)/" or ".") or {}
   local base <const> = path:match "[^/]*$"
   for _, each in ipairs(file) do
     local name <const> = type(each) == "table" and each.name or each
@@ -159,7 +160,7 @@ local function files(where, format)
     if #names == 0 and format ~= "stanford" then add("train", {where}) end
   end
   if names[1] ~= "train" then
-    return nil, script.error("T0401", ("no file to train on: %s"):format(tostring(where)),
+    return nil, package.error("T0401", ("no file to train on: %s"):format(tostring(where)),
       {help = 'a file, a directory with train.txt (dev.txt, test.txt), or {train = FILE, test = FILE}'})
   end
   return sources, names
@@ -179,9 +180,9 @@ vectors.__index = vectors
 ---@return table|nil error
 local function read_vectors(path, words)
   if not words or #words == 0 then
-    return nil, script.error("T0113", "`vectors` are of words: the formats sexpr and stanford have them")
+    return nil, package.error("T0113", "`vectors` are of words: the formats sexpr and stanford have them")
   end
-  local ids <const>, values <const> = core.word_vectors(path, words)
+  local ids <const>, values <const> = formats.word_vectors(path, words)
   if not ids then return nil, values end
   return setmetatable({path = path, ids = ids, values = values, columns = values:columns(), most = #words}, vectors)
 end
@@ -189,7 +190,7 @@ end
 local function read(where, o)
   local sources, names = files(where, o.format)
   if not sources then return nil, names end
-  local made, err = core.forest(sources, {format = o.format, classes = o.classes})
+  local made, err = formats.forest(sources, {format = o.format, classes = o.classes})
   if not made then return nil, err end
   local parts = {}
   for i, forest in ipairs(made.parts) do parts[names[i]] = new_part(forest) end
@@ -243,7 +244,7 @@ return function(data)
     return data.lazy(function()
       local parts, from, words, found
       if type(where) == "table" and where.generate then
-        if o.vectors then return nil, script.error("T0113", "generated forests have no words for `vectors`") end
+        if o.vectors then return nil, package.error("T0113", "generated forests have no words for `vectors`") end
         parts, from = generate(where)
       else
         parts, from, words, found = read(where, {format = format, classes = o.classes, vectors = o.vectors})

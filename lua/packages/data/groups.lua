@@ -4,8 +4,9 @@
 --
 -- Orders: "columnwise", columns in random order and in each its cells (as NuPS, SIGMOD 2022, and AdaPM, 2022, train);
 -- "plain", any cell after any other.
-local core = require "tide.core"
-local script = require "tide.script"
+local formats = require "tide.formats"
+local package = require "tide.package"
+local tide = require "tide"
 
 ---@class tide.data.groups
 local groups = {}
@@ -29,13 +30,13 @@ local FETCHES <const> = {localize = true, intent = true}
 function groups.new(w, o)
   local size <const>, ahead <const> = o.size or 1000, o.ahead or 4
   if not ORDERS[o.order] then
-    error(script.error("T0113", ("`%s` is none of the orders columnwise, plain"):format(tostring(o.order))), 3)
+    error(package.error("T0113", ("`%s` is none of the orders columnwise, plain"):format(tostring(o.order))), 3)
   end
   if o.fetch and not FETCHES[o.fetch] then
-    error(script.error("T0113", ("`%s` is none of the ways to fetch localize, intent"):format(tostring(o.fetch))), 3)
+    error(package.error("T0113", ("`%s` is none of the ways to fetch localize, intent"):format(tostring(o.fetch))), 3)
   end
   if math.type(size) ~= "integer" or size < 1 or math.type(ahead) ~= "integer" or ahead < 0 then
-    error(script.error("T0113", "a group has 1 cell or more, and is asked for 0 groups ahead or more"), 3)
+    error(package.error("T0113", "a group has 1 cell or more, and is asked for 0 groups ahead or more"), 3)
   end
   return setmetatable({w = w, part = o.part, rows = o.rows, cols = o.cols, order = o.order, size = size,
                        columns = o.fetch and o.columns, fetch = o.fetch, ahead = ahead}, groups)
@@ -54,9 +55,9 @@ end
 ---@return fun(): tide.data.group|nil
 function groups:epoch(epoch)
   local w <const> = self.w
-  local cells <const>, columns <const>, offsets <const> = core.matrix_groups(self.part, {
+  local cells <const>, columns <const>, offsets <const> = formats.matrix_groups(self.part, {
     rows = self.rows, columns = self.cols, size = self.size, by_columns = self.order == "columnwise",
-    seed = core.random((w.seed * 1000003 + epoch) * 65537 + w.rank):below(1 << 53)})
+    seed = tide.random((w.seed * 1000003 + epoch) * 65537 + w.rank):below(1 << 53)})
   if not cells then error(columns, 0) end
   local count <const>, all <const>, began <const>, coming <const> = #offsets - 1, #cells.values, w.clocks, {}
   local at, asked = -1, 0

@@ -1,13 +1,15 @@
 -- tide.data.images: images and labels in MNIST's format (packed by gzip or not), or a generated task of the same form.
 -- Parts: "train.x", "test.x" (f32 0..1, an image a row) and "train.y", "test.y" (i32 labels); all parts of a pair are
 -- shuffled and cut alike.
-local core = require "tide.core"
-local script = require "tide.script"
+local formats = require "tide.formats"
+local package = require "tide.package"
+local tensor = require "tide.tensor"
+local tide = require "tide"
 
 local NAMES <const> = {train = "train", test = "t10k"}
 
 local function find(directory, part, kind)
-  local found = core.file_list(directory) or {}
+  local found = package.list_files(directory) or {}
   local name <const> = ("%s-%s"):format(NAMES[part], kind == "x" and "images-idx3-ubyte" or "labels-idx1-ubyte")
   for _, file in ipairs(found) do
     local base = type(file) == "table" and file.name or file
@@ -17,17 +19,17 @@ local function find(directory, part, kind)
 end
 
 local function read(path)
-  local tensor, rest = core.idx(path)
-  if tensor then return tensor, rest end
+  local x, rest = formats.idx(path)
+  if x then return x, rest end
   local message <const> = rest.message:sub(1, #path + 2) == path .. ": " and rest.message:sub(#path + 3) or rest.message
-  return nil, script.error("T0402", message, {where = path})
+  return nil, package.error("T0402", message, {where = path})
 end
 
 local function read_pair(directory, part)
   local images, labels = find(directory, part, "x"), find(directory, part, "y")
   if not images and not labels then return nil end
   if not images or not labels then
-    return nil, script.error("T0402", ("there is no file of %s for it"):format(images and "labels" or "images"),
+    return nil, package.error("T0402", ("there is no file of %s for it"):format(images and "labels" or "images"),
       {where = images or labels, help = ("%s-%s-ubyte (or .gz) belongs beside it; without both files of a pair it is "
         .. "left out only if neither is there"):format(NAMES[part], images and "labels-idx1" or "images-idx3")})
   end
@@ -36,15 +38,15 @@ local function read_pair(directory, part)
   local y, form = read(labels)
   if not y then return nil, form end
   if #dims < 2 then
-    return nil, script.error("T0402", "expected images, found one number each: labels?", {where = images})
+    return nil, package.error("T0402", "expected images, found one number each: labels?", {where = images})
   end
   if #form ~= 1 then
-    return nil, script.error("T0402", ("expected labels, found %s: images?"):format(table.concat(form, " x ")),
+    return nil, package.error("T0402", ("expected labels, found %s: images?"):format(table.concat(form, " x ")),
       {where = labels})
   end
-  if x:rows() == 0 then return nil, script.error("T0402", "there is no image in it", {where = images}) end
+  if x:rows() == 0 then return nil, package.error("T0402", "there is no image in it", {where = images}) end
   if y:rows() ~= x:rows() then
-    return nil, script.error("T0402", ("%d images, but %d labels"):format(x:rows(), y:rows()), {where = images})
+    return nil, package.error("T0402", ("%d images, but %d labels"):format(x:rows(), y:rows()), {where = images})
   end
   return {x = x, y = y, dims = {dims[2], dims[3] or 1, dims[4] or 1}}
 end
@@ -60,10 +62,10 @@ end
 
 ---Ten classes of smooth random pictures, each example shifted by up to 2 pixels and with noise.
 local function generate(o)
-  local rng, size, classes = core.random(o.seed or 1), o.size or 28, 10
+  local rng, size, classes = tide.random(o.seed or 1), o.size or 28, 10
   local prototypes = {}
   for c = 1, classes do
-    local blobs, picture = {}, core.tensor("f64", 1, size * size)
+    local blobs, picture = {}, tensor.zeros("f64", 1, size * size)
     for b = 1, 5 do
       blobs[b] = {4 + rng:uniform() * (size - 8), 4 + rng:uniform() * (size - 8), 1.5 + 2 * rng:uniform()}
     end
@@ -77,7 +79,7 @@ local function generate(o)
     prototypes[c] = picture
   end
   local n = o.count or 2000
-  local x, y = core.tensor("f32", n, size * size), core.tensor("i32", n, 1)
+  local x, y = tensor.zeros("f32", n, size * size), tensor.zeros("i32", n, 1)
   for i = 1, n do
     local label, dx, dy = rng:below(classes), rng:below(5) - 2, rng:below(5) - 2
     y[i] = label
@@ -101,7 +103,7 @@ return function(data)
         if err then return nil, err end
         if not pair then pair, test = test, nil end
         if not pair then
-          return nil, script.error("T0401", ("%s has no images in MNIST's format"):format(directory),
+          return nil, package.error("T0401", ("%s has no images in MNIST's format"):format(directory),
             {where = directory, help = "it must hold t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte (.gz)"})
         end
       else
@@ -111,7 +113,7 @@ return function(data)
       local cut <const> = directory and not test
         and (" of %s, which has one pair of files"):format(find(directory, "train", "x") and "train" or "t10k") or ""
       if test and table.concat(test.dims, " x ") ~= table.concat(pair.dims, " x ") then
-        return nil, script.error("T0402", ("test images are %s, those to train on %s"):format(
+        return nil, package.error("T0402", ("test images are %s, those to train on %s"):format(
           table.concat(test.dims, " x "), table.concat(pair.dims, " x ")), {where = find(directory, "test", "x")})
       end
       if test then

@@ -1,32 +1,11 @@
 -- tide.data: lazy descriptions of data sets. Nothing is read until a field or a part is asked for, so a script may
 -- name its data at the top: the driver reads what it needs of it, every worker cuts out its own part.
-local core = require "tide.core"
-local errors = require "tide.errors"
-local script = require "tide.script"
+local compute = require "tide.compute"
+local formats = require "tide.formats"
+local package = require "tide.package"
+local tensor = require "tide.tensor"
 
 local data = {}
-
-local READING <const> = {EPROTO = true, EUNSUPPORTED = true, ELIMIT = true} -- names of the core's errors of readers
-
----An error of the core's readers, "FILE: line N: what" or "FILE: byte N: what": its place becomes the error's.
----@package
-function data.reader_error(err)
-  local converted = errors.from(err)
-  local file, line, rest = converted.message:match("^(.-): line (%d+): (.*)$")
-  if file then
-    local column, behind = rest:match("^column (%d+): (.*)$")
-    return errors.new("T0402", {message = behind or rest,
-      where = file .. ":" .. line .. (column and ":" .. column or "")})
-  end
-  local place, what
-  if converted.node and READING[converted.name] then -- of the core, which says no place in another way
-    place, what = converted.message:match "^(.-: byte %d+): (.*)$"
-    if not place then place, what = converted.message:match "^(%S+): (.*)$" end
-  end
-  if place then return errors.new("T0402", {message = what, where = place}) end
-  if (converted.where or ""):find("^tide/") then converted.where, converted.node = nil, nil end
-  return converted
-end
 
 ---What of a data set makes its test mean less than it seems, for its note: "" or "; 3 ..., 1 ...".
 ---@param counts {[1]: integer, [2]: string}[] a text with a number that is not 0 is told
@@ -60,7 +39,7 @@ function data.read(self)
   if loaded then return loaded end
   local err
   loaded, err = rawget(self, "reader")()
-  if not loaded then error(data.reader_error(err), 0) end
+  if not loaded then error(formats.error(err), 0) end
   data.check_filled(loaded, rawget(self, "cut_by") == nil)
   rawset(self, "loaded", loaded)
   return loaded
@@ -73,7 +52,7 @@ end
 function data.check_filled(loaded, whole)
   if whole and loaded.count == 0 and next(loaded.parts or {}) then
     local note <const> = loaded.note and loaded.note ~= "" and loaded.note or "the reader of the script"
-    error(script.error("T0402", "there is nothing to train on: " .. note,
+    error(package.error("T0402", "there is nothing to train on: " .. note,
       {help = "look at the file, at `split` or `test`, and at filters such as `min_count`"}), 0)
   end
 end
@@ -84,9 +63,9 @@ end
 ---@package
 function data.check_pipes(paths)
   for _, path in ipairs(paths) do
-    if script.role == "worker" and type(path) == "string"
+    if package.role() == "worker" and type(path) == "string"
       and (path:find "^/dev/fd/" or path:find "^/proc/self/fd/" or path == "/dev/stdin") then
-      return script.error("T0402", "a pipe can be read by one process, once, and workers read the data too",
+      return package.error("T0402", "a pipe can be read by one process, once, and workers read the data too",
         {where = path, help = "write it into a file, and name that"})
     end
   end
@@ -100,25 +79,17 @@ set.read = data.read
 ---@return table tensor one example a row
 function set:whole(name)
   local part = set.read(self).parts[name]
-  if not part then error(script.error("T0401", ("the data has no part `%s`"):format(tostring(name))), 2) end
+  if not part then error(package.error("T0401", ("the data has no part `%s`"):format(tostring(name))), 2) end
   return part
 end
 
----First row (1-based) and number of rows of one of `workers` contiguous pieces, whose sizes differ by at most one.
----@param count integer
----@param rank integer 1..workers
----@param workers integer
----@package
-function data.piece(count, rank, workers)
-  local from = (count * (rank - 1)) // workers
-  return from + 1, (count * rank) // workers - from
-end
+data.piece = package.piece
 
 ---0 .. count - 1 in an order that depends on the seed alone.
 ---@return table u32 tensor
 ---@package
 function data.order(count, seed)
-  local order = core.tensor("u32", count, 1)
+  local order = tensor.zeros("u32", count, 1)
   for i = 1, count do order[i] = i - 1 end
   order:shuffle(seed)
   return order
@@ -176,7 +147,7 @@ end
 ---  who uses them; epochs: number of the last one
 ---@return tide.data.rotation
 function set:buckets(w, o)
-  if not self.entity_count then error(script.error("T0401", "only triples have entities to make buckets of"), 2) end
+  if not self.entity_count then error(package.error("T0401", "only triples have entities to make buckets of"), 2) end
   return require("tide.data.buckets").new(w, {
     triples = set.whole(self, o and o.part or "train"), entity_count = self.entity_count,
     entities = o and o.entities, epochs = o and o.epochs})
@@ -203,10 +174,10 @@ end
 ---@param o {size: integer, passes?: integer, part?: string} passes: 1; part: of data sets that have parts
 ---@return fun(): any, integer? block, pass
 function set:stream(w, o)
-  script.check_fields("T0113", "w.data:stream", o, {size = true, passes = true, part = true})
+  package.check_fields("T0113", "w.data:stream", o, {size = true, passes = true, part = true})
   local size <const>, passes <const> = o.size, o.passes or 1
   if math.type(size) ~= "integer" or size < 1 or math.type(passes) ~= "integer" or passes < 1 then
-    error(script.error("T0113", "w.data:stream requires `size`, and `passes`, whole numbers from 1"), 2)
+    error(package.error("T0113", "w.data:stream requires `size`, and `passes`, whole numbers from 1"), 2)
   end
   local read_range <const> = rawget(self, "read_range")
   local rows <const> = not read_range and set.part(self, o.part or "train")
@@ -243,18 +214,18 @@ function set:split(o) return require("tide.data.tasks").split(data, self, o) end
 ---@param reader fun(): table|nil, table? {parts = {train = tensor}, count =, note =}, or nil and an error
 ---@return tide.data.set
 function data.lazy(reader)
-  if type(reader) ~= "function" then error(script.error("T0113", "tide.data.lazy requires a function"), 2) end
+  if type(reader) ~= "function" then error(package.error("T0113", "tide.data.lazy requires a function"), 2) end
   return setmetatable({reader = function()
     local loaded, err = reader()
     if loaded == nil then
       if err == nil then
-        return nil, script.error("T0402", "the reader of tide.data.lazy has returned nothing",
+        return nil, package.error("T0402", "the reader of tide.data.lazy has returned nothing",
           {help = "return {parts = {train = tensor}}, or nil and an error"})
       end
       return nil, err
     end
     if type(loaded) ~= "table" or type(loaded.parts) ~= "table" then
-      return nil, script.error("T0402", "the reader of tide.data.lazy returns a table without `parts`",
+      return nil, package.error("T0402", "the reader of tide.data.lazy returns a table without `parts`",
         {help = "return {parts = {train = tensor}}"})
     end
     if loaded.count == nil then
@@ -266,17 +237,13 @@ function data.lazy(reader)
   end}, set)
 end
 
-local kinds = {[set] = true} -- metatables of data sets: what has one can be cut over workers
-
----Makes another kind of data set known.
----@package
-function data.register(metatable) kinds[metatable] = true end
+package.data_set(set)
 
 ---The words of a text, as tide.data.bow finds them.
 ---@param text string
 ---@param keep_case? boolean
 ---@return string[]
-function data.words(text, keep_case) return core.words(text, keep_case) end
+function data.words(text, keep_case) return formats.words(text, keep_case) end
 
 ---A digest of several tensors, to tell whether others have the same.
 ---@param tensors table[]
@@ -284,14 +251,9 @@ function data.words(text, keep_case) return core.words(text, keep_case) end
 ---@package
 function data.digest(tensors)
   local list <const> = {}
-  for i, t in ipairs(tensors) do list[i] = core.digest(t) end
+  for i, t in ipairs(tensors) do list[i] = compute.digest(t) end
   return table.concat(list, " ")
 end
-
----@param value any
----@return boolean
----@package
-function data.is_set(value) return kinds[getmetatable(value) or 0] == true end
 
 data.triples = require "tide.data.triples" (data)
 data.wordnet = require "tide.data.wordnet" (data)
@@ -315,9 +277,9 @@ data.ratings = data.matrix
 ---w.data:examples() is a worker's piece at once, w.data:stream block by block.
 ---@param o {count: integer, read: fun(first: integer, last: integer): any}
 function data.source(o)
-  script.check_fields("T0113", "tide.data.source", o, {count = true, read = true, note = true})
+  package.check_fields("T0113", "tide.data.source", o, {count = true, read = true, note = true})
   if math.type(o.count) ~= "integer" or o.count < 1 or type(o.read) ~= "function" then
-    error(script.error("T0113", "tide.data.source requires `count`, a whole number from 1, and `read`, a function"), 2)
+    error(package.error("T0113", "tide.data.source requires `count`, a whole number from 1, and `read`, a function"), 2)
   end
   local source = data.lazy(function() return {parts = {}, count = o.count, note = o.note or ""} end)
   rawset(source, "read_range", o.read)
@@ -337,7 +299,7 @@ end
 ---@return any
 function set:examples()
   local produce = rawget(self, "produce")
-  if not produce then error(script.error("T0401", "only tide.data.source has examples(); use part()"), 2) end
+  if not produce then error(package.error("T0401", "only tide.data.source has examples(); use part()"), 2) end
   return produce(rawget(self, "cut_by"))
 end
 

@@ -1,8 +1,9 @@
 -- tide.data.libsvm: sparse examples with a label each, in LibSVM's text form (gzip or not), or generated. Read by the
 -- core, in blocks. Parts: "train", and "test" where there is one; a part is sparse rows.
-local core = require "tide.core"
-local script = require "tide.script"
+local formats = require "tide.formats"
+local package = require "tide.package"
 local tasks = require "tide.data.tasks"
+local tensor = require "tide.tensor"
 
 ---@class tide.data.sparse_rows
 ---@field offsets table u64 tensor, rows + 1: row i (from 1) has the entries offsets[i] + 1 .. offsets[i + 1] of
@@ -32,9 +33,9 @@ end
 function sparse_rows:take(list)
   local entries = 0
   for _, i in ipairs(list) do entries = entries + self.offsets[i + 1] - self.offsets[i] end
-  local out <const> = {columns = self.columns, labels = core.tensor(self.labels:type(), #list, 1),
-                       offsets = core.tensor("u64", #list + 1, 1), indices = core.tensor("u32", entries, 1),
-                       values = core.tensor("f32", entries, 1), tasks = self.tasks and core.tensor("u32", #list, 1)}
+  local out <const> = {columns = self.columns, labels = tensor.zeros(self.labels:type(), #list, 1),
+                       offsets = tensor.zeros("u64", #list + 1, 1), indices = tensor.zeros("u32", entries, 1),
+                       values = tensor.zeros("f32", entries, 1), tasks = self.tasks and tensor.zeros("u32", #list, 1)}
   local at = 0
   for k, i in ipairs(list) do
     local first <const>, count <const> = self.offsets[i], self.offsets[i + 1] - self.offsets[i]
@@ -61,9 +62,9 @@ function sparse_rows:copy() return sparse_rows.slice(self, 1, self:rows()) end
 ---Puts the rows in an order that depends on the seed alone. Rows that share storage with these stay as they are.
 ---@param seed integer
 function sparse_rows:shuffle(seed)
-  local made = core.sparse_shuffle(self, seed)
-  local labels = core.tensor(self.labels:type(), self:rows(), 1)
-  local numbers <const> = self.tasks and core.tensor("u32", self:rows(), 1)
+  local made = formats.sparse_shuffle(self, seed)
+  local labels = tensor.zeros(self.labels:type(), self:rows(), 1)
+  local numbers <const> = self.tasks and tensor.zeros("u32", self:rows(), 1)
   for i, from in pairs(made.order) do
     labels[i] = self.labels[from + 1]
     if numbers then numbers[i] = self.tasks[from + 1] end
@@ -76,7 +77,7 @@ end
 ---@return table f32 tensor count x columns
 function sparse_rows:dense(first, count)
   first = first or 1
-  return core.sparse_dense(self, self.columns, first, count or self:rows() - first + 1)
+  return formats.sparse_dense(self, self.columns, first, count or self:rows() - first + 1)
 end
 
 ---The entries of a row (from 1): index (from 0), value.
@@ -91,12 +92,12 @@ end
 
 local PARTS <const> = {"train", "test"}
 
----@return table|nil sources of core.libsvm, string|table where the data is from, or an error
+---@return table|nil sources of formats.libsvm, string|table where the data is from, or an error
 local function sources_of(where)
   if type(where) ~= "table" then return {where}, where end
   local sizes = where.generate
   if not sizes then return {where.train or where[1], where.test or where[2]}, where.train or where[1] end
-  local texts, err = core.generate("sparse", sizes)
+  local texts, err = formats.generate("sparse", sizes)
   if not texts then return nil, err end
   local sources = {}
   for i, part in ipairs(PARTS) do
@@ -140,22 +141,22 @@ return function(data)
   return function(where, options)
     options = options or {}
     if options.tasks ~= nil and options.tasks ~= "qid" then
-      error(script.error("T0113", "tide.data.libsvm: `tasks` is \"qid\" where there are tasks"), 2)
+      error(package.error("T0113", "tide.data.libsvm: `tasks` is \"qid\" where there are tasks"), 2)
     end
     if type(where) == "table" and where.generate and where.generate.tasks then
       return tasks.generate(data, where.generate, sparse_rows)
     end
     if type(where) == "table" and where.files then return tasks.files(data, where.files, options, sparse_rows) end
     if type(where) ~= "string" and type(where) ~= "table" then
-      error(script.error("T0113", "tide.data.libsvm needs a path, {train=, test=} or {generate={...}}"), 2)
+      error(package.error("T0113", "tide.data.libsvm needs a path, {train=, test=} or {generate={...}}"), 2)
     end
     return data.lazy(function()
       local sources, from = sources_of(where)
       if not sources then return nil, from end
       local piped <const> = data.check_pipes(sources)
       if piped then return nil, piped end
-      local read, err = core.libsvm(sources, {labels = options.labels, base = options.base, columns = options.columns,
-                                              tasks = options.tasks ~= nil})
+      local read, err = formats.libsvm(sources, {labels = options.labels, base = options.base,
+                                                 columns = options.columns, tasks = options.tasks ~= nil})
       if not read then return nil, err end
       local parts = {}
       for i, part in ipairs(read.parts) do

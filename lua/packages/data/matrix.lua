@@ -1,9 +1,10 @@
 -- tide.data.matrix, tide.data.ratings: sparse matrices, cut into P x P blocks for parameter blocking. A worker keeps
 -- the cells of its row blocks only; which block it works on when is data:rotation, or data:groups without blocks.
-local core = require "tide.core"
+local formats = require "tide.formats"
+local package = require "tide.package"
 local schedule = require "tide.data.schedule"
-local script = require "tide.script"
 local tensor = require "tide.tensor"
+local tide = require "tide"
 
 local PARTS <const> = {"train", "test"}
 local CACHE_BYTES <const> = 2 << 20  -- rows of a block, of both tables
@@ -43,7 +44,7 @@ local set = {}
 local block = {}
 
 local function range_tensor(first, count)
-  return core.tensor("u64", count, 1):fill(first, 1)
+  return tensor.zeros("u64", count, 1):fill(first, 1)
 end
 
 function block:__index(key)
@@ -67,10 +68,10 @@ local function find_part(directory, part)
   return nil
 end
 
----@return table|nil sources of core.matrix, table? err
+---@return table|nil sources of formats.matrix, table? err
 local function sources_of(where)
   if getmetatable(where) == generated then
-    local texts, err = core.generate("mf", where)
+    local texts, err = formats.generate("mf", where)
     if not texts then return nil, err end
     local sources = {}
     for i, part in ipairs(PARTS) do sources[i] = {name = "generated " .. part, text = texts[i]} end
@@ -78,10 +79,10 @@ local function sources_of(where)
     return sources
   end
   if type(where) == "table" then return {where.train or where[1], where.test or where[2]} end
-  if not core.file_list(where) then return {where} end
+  if not package.list_files(where) then return {where} end
   local train = find_part(where, "train")
   if not train then
-    return nil, script.error("T0401", ("%s has no train.mtx"):format(where), {
+    return nil, package.error("T0401", ("%s has no train.mtx"):format(where), {
       where = where, help = "a directory holds train.mtx and test.mtx (or " .. table.concat(ENDINGS, ", ", 2) .. ")"})
   end
   return {train, find_part(where, "test")}
@@ -104,7 +105,7 @@ local function reader_of(data, where, options)
     local split = options.split
     if split == nil and #sources == 1 then split = {test = 0.1, seed = 1} end
     local read
-    read, err = core.matrix(sources, {
+    read, err = formats.matrix(sources, {
       format = options.format, test = #sources == 1 and split and split.test or 0, seed = split and split.seed or 1,
       center = options.center, names = options.names})
     if not read then return nil, err end
@@ -139,7 +140,7 @@ local function cut_parts(self, loaded)
   for k, v in pairs(loaded) do own[k] = v end
   own.parts, own.offsets = {}, {}
   for _, name in ipairs(PARTS) do
-    local part, offsets = core.matrix_blocks(loaded.parts[name], {
+    local part, offsets = formats.matrix_blocks(loaded.parts[name], {
       rows = loaded.rows, columns = loaded.cols, blocks = blocks, first = cut.first, count = cut.count})
     if not part then return nil, offsets end
     own.parts[name], own.offsets[name] = part, offsets
@@ -149,7 +150,7 @@ local function cut_parts(self, loaded)
 end
 
 return function(data)
-  data.register(set)
+  package.data_set(set)
 
   function set:__index(key)
     local method = rawget(set, key)
@@ -171,7 +172,7 @@ return function(data)
       loaded, err = rawget(self, "reader")()
       if loaded then data.check_filled(loaded, true) end
     end
-    if not loaded then error(data.reader_error(err), 0) end
+    if not loaded then error(formats.error(err), 0) end
     rawset(self, "loaded", loaded)
     return loaded
   end
@@ -191,11 +192,11 @@ return function(data)
   function set:cut(rank, workers)
     local blocks <const> = blocks_for(self, workers)
     if blocks % workers ~= 0 then
-      error(script.error("T0113", ("%d blocks cannot be shared by %d workers"):format(blocks, workers),
+      error(package.error("T0113", ("%d blocks cannot be shared by %d workers"):format(blocks, workers),
         {help = "blocks must be a multiple of the workers, so that all meet at the same barriers"}), 0)
     end
     local whole <const> = {loaded = rawget(self, "loaded"), reader = rawget(self, "reader")}
-    if script.role == "worker" then rawset(self, "loaded", nil) end -- it keeps its own part only
+    if package.role() == "worker" then rawset(self, "loaded", nil) end -- it keeps its own part only
     return setmetatable({whole = whole, blocks = blocks, cut_by = {
       first = (rank - 1) * (blocks // workers), count = blocks // workers}}, set)
   end
@@ -205,13 +206,13 @@ return function(data)
   ---@return {cells: table, values: table} on a worker: of its own row blocks
   function set:part(name)
     local part = set.read(self).parts[name]
-    if not part then error(script.error("T0401", ("the data has no part `%s`"):format(tostring(name))), 2) end
+    if not part then error(package.error("T0401", ("the data has no part `%s`"):format(tostring(name))), 2) end
     return part
   end
 
   local function need_cut(self)
     local cut = rawget(self, "cut_by")
-    if not cut then error(script.error("T0113", "only a worker's data (w.data) has blocks"), 3) end
+    if not cut then error(package.error("T0113", "only a worker's data (w.data) has blocks"), 3) end
     return cut
   end
 
@@ -269,7 +270,7 @@ return function(data)
         local made <const>, loaded <const> = new_block(self, "train", row, column, column)
         made.column = column
         made.col_first, made.col_count = side(loaded.cols, blocks, column)
-        made.seed = core.random(((w.seed * 1000003 + epoch) * 65537 + row) * 65537 + column):below(1 << 53)
+        made.seed = tide.random(((w.seed * 1000003 + epoch) * 65537 + row) * 65537 + column):below(1 << 53)
         return made
       end})
   end
@@ -292,7 +293,7 @@ return function(data)
   function data.generate(sizes)
     local known = type(sizes) == "string" and SIZES[sizes] or sizes
     if type(known) ~= "table" then
-      error(script.error("T0113", ("`%s` is none of the generated matrices small, mf100k, mf1m"):format(
+      error(package.error("T0113", ("`%s` is none of the generated matrices small, mf100k, mf1m"):format(
         tostring(sizes))), 2)
     end
     local copy = {}
@@ -310,7 +311,7 @@ return function(data)
   return function(where, options)
     options = options or {}
     if options.partition and options.partition ~= "rows" then
-      error(script.error("T0113", "this version partitions matrices by rows"), 2)
+      error(package.error("T0113", "this version partitions matrices by rows"), 2)
     end
     return setmetatable({
       reader = reader_of(data, where, options), blocks = options.blocks, row_bytes = options.row_bytes}, set)

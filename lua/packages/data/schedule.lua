@@ -7,7 +7,7 @@
 -- all of them from one other.
 --
 -- Row and column blocks are numbered from 0.
-local core = require "tide.core"
+local tide = require "tide"
 
 ---@class tide.data.schedule of one epoch
 local schedule = {}
@@ -67,7 +67,7 @@ end
 ---@param seed integer the same on all workers
 ---@return tide.data.schedule
 function schedule.new(blocks, epoch, seed)
-  local random <const>, radices <const> = core.random((seed * 1000003 + epoch) * 1000003 + blocks), factors(blocks)
+  local random <const>, radices <const> = tide.random((seed * 1000003 + epoch) * 1000003 + blocks), factors(blocks)
   return setmetatable({blocks = blocks, radices = radices, lines = nested_permutation(random, radices, 1),
                        places = nested_permutation(random, radices, 1)}, schedule)
 end

@@ -1,11 +1,13 @@
 -- Examples of several tasks: rows with the number of their task, split within tasks, from files of one task each, or
 -- generated.
-local core = require "tide.core"
-local script = require "tide.script"
+local formats = require "tide.formats"
+local package = require "tide.package"
+local tensor = require "tide.tensor"
+local tide = require "tide"
 
 local tasks = {}
 
-local function fail(message) error(script.error("T0113", message), 3) end
+local function fail(message) error(package.error("T0113", message), 3) end
 
 ---Numbers of rows (from 1) by the number of their task.
 ---@param part table rows with `tasks`
@@ -28,7 +30,7 @@ end
 ---@param data table tide.data
 ---@param o {train: number, validate?: number, test?: number, seed?: integer} shares
 function tasks.split(data, set, o)
-  script.check_fields("T0113", "split", o, {train = true, validate = true, test = true, seed = true})
+  package.check_fields("T0113", "split", o, {train = true, validate = true, test = true, seed = true})
   local sum = 0
   for _, key in ipairs {"train", "validate", "test"} do
     local v <const> = o[key] or 0
@@ -40,7 +42,7 @@ function tasks.split(data, set, o)
     local whole <const> = set:whole "train"
     local rows <const>, numbers <const> = tasks.rows(whole)
     local lists <const> = {train = {}, validate = {}, test = {}}
-    local random <const> = core.random(o.seed or 1)
+    local random <const> = tide.random(o.seed or 1)
     for _, t in ipairs(numbers) do
       local own <const> = rows[t]
       for i = #own, 2, -1 do
@@ -73,7 +75,7 @@ end
 ---Tasks whose parameters have a covariance of low rank: L L' + 0.1 I, L tasks x rank; or, with `relation`, all near one
 ---(mean), near one or its opposite (clusters), or none (unrelated).
 function tasks.generate(data, o, rows_class)
-  script.check_fields("T0113", "generate", o, {tasks = true, rows = true, test = true, columns = true, rank = true,
+  package.check_fields("T0113", "generate", o, {tasks = true, rows = true, test = true, columns = true, rank = true,
                                                noise = true, seed = true, relation = true, classes = true})
   local m <const>, n <const>, d <const> = o.tasks, o.rows or 40, o.columns or 20
   local test <const> = o.test or 0
@@ -85,7 +87,7 @@ function tasks.generate(data, o, rows_class)
     fail(("generate: relation `%s` is none of rank, mean, clusters, unrelated"):format(tostring(kind)))
   end
   return data.lazy(function()
-    local random <const> = core.random(o.seed or 1)
+    local random <const> = tide.random(o.seed or 1)
     local w, common = {}, {}
     for k = 1, d do common[k] = gauss(random) end
     local factors = {}
@@ -110,9 +112,10 @@ function tasks.generate(data, o, rows_class)
     end
     local function part(count)
       local all <const> = m * count
-      local p <const> = {columns = d, labels = core.tensor("f32", all, 1), tasks = core.tensor("u32", all, 1),
-                         offsets = core.tensor("u64", all + 1, 1):fill(0, d), indices = core.tensor("u32", all * d, 1),
-                         values = core.tensor("f32", all * d, 1)}
+      local p <const> = {columns = d, labels = tensor.zeros("f32", all, 1), tasks = tensor.zeros("u32", all, 1),
+                         offsets = tensor.zeros("u64", all + 1, 1):fill(0, d),
+                         indices = tensor.zeros("u32", all * d, 1),
+                         values = tensor.zeros("f32", all * d, 1)}
       local row = 0
       for i = 1, m do
         for _ = 1, count do
@@ -143,7 +146,8 @@ function tasks.files(data, files, options, rows_class)
     table.sort(names)
     local columns = 0
     for number, name in ipairs(names) do
-      local read, err = core.libsvm({files[name]}, {labels = "number", base = options.base, columns = options.columns})
+      local read, err = formats.libsvm({files[name]},
+        {labels = "number", base = options.base, columns = options.columns})
       if not read then return nil, err end
       local p <const> = read.parts[1]
       columns = math.max(columns, read.columns)
@@ -156,9 +160,9 @@ function tasks.files(data, files, options, rows_class)
       end
     end
     local part <const> = setmetatable({
-      columns = columns, labels = core.tensor("f32", labels), tasks = core.tensor("u32", numbers),
-      offsets = core.tensor("u64", offsets), indices = core.tensor("u32", indices),
-      values = core.tensor("f32", values)},
+      columns = columns, labels = tensor.from("f32", labels), tasks = tensor.from("u32", numbers),
+      offsets = tensor.from("u64", offsets), indices = tensor.from("u32", indices),
+      values = tensor.from("f32", values)},
       rows_class)
     return {parts = {train = part}, columns = columns, count = #labels, names = names,
             note = ("%d files, a task each: %d examples, %d columns"):format(#names, #labels, columns)}

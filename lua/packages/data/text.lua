@@ -1,6 +1,6 @@
 -- tide.data.text: running text as word numbers, cut over the workers at ends of lines. Read by the core.
-local core = require "tide.core"
-local script = require "tide.script"
+local formats = require "tide.formats"
+local package = require "tide.package"
 
 local GLOSSES <const> = "/usr/share/wordnet" -- the place of Debian's package wordnet-base
 
@@ -19,19 +19,19 @@ local GENERATED <const> = {vocabulary = 10000, words = 100000, sentence = 20, se
 
 local function sources_of(where)
   if where == nil or where == "glosses" then
-    local text, err = core.glosses(GLOSSES)
+    local text, err = formats.glosses(GLOSSES)
     if not text then return nil, err end
     return {{name = "WordNet's glosses", text = text}}, "glosses of WordNet"
   elseif where == "generated" then
-    local texts, err = core.generate("text", GENERATED)
+    local texts, err = formats.generate("text", GENERATED)
     if not texts then return nil, err end
     return {{name = "generated text", text = texts[1]}}, "generated text, 50 topics"
   end
   if type(where) == "table" and where.generate then
-    script.check_fields("T0113", "tide.data.text's `generate`", where.generate, GENERATED)
+    package.check_fields("T0113", "tide.data.text's `generate`", where.generate, GENERATED)
     local sizes = {}
     for key, default in pairs(GENERATED) do sizes[key] = where.generate[key] or default end
-    local texts, err = core.generate("text", sizes)
+    local texts, err = formats.generate("text", sizes)
     if not texts then return nil, err end
     return {{name = "generated text", text = texts[1]}}, "generated text, 50 topics"
   end
@@ -44,7 +44,7 @@ local function read_all(data, where, options)
   if not sources then return nil, from end
   local piped <const> = data.check_pipes(sources)
   if piped then return nil, piped end
-  local read, err = core.corpus(sources, options)
+  local read, err = formats.corpus(sources, options)
   if not read then return nil, err end
   read.vocabulary, read.count, read.total = #read.words, #read.tokens, #read.tokens
   read.from = from
@@ -61,7 +61,7 @@ local function line_start(tokens, at)
 end
 
 return function(data)
-  data.register(set)
+  package.data_set(set)
 
   function set:__index(key)
     return rawget(set, key) or set.read(self)[key]
@@ -80,7 +80,7 @@ return function(data)
       for k, v in pairs(all) do own[k] = v end
       if last <= first then
         local why <const> = "worker %d of %d has none of the text, which is cut at ends of lines: it has %d of them"
-        return nil, script.error("T0402", why:format(rank, workers, all.counts[1]), {where = all.from,
+        return nil, package.error("T0402", why:format(rank, workers, all.counts[1]), {where = all.from,
           help = "break its lines, or take fewer workers"})
       end
       own.tokens, own.count = all.tokens:slice(first + 1, last - first), last - first
@@ -96,13 +96,13 @@ return function(data)
   ---@return tide.data.text_set
   return function(where, options)
     options = options or {}
-    script.check_fields("T0113", "tide.data.text", options, {min_count = true, format = true})
+    package.check_fields("T0113", "tide.data.text", options, {min_count = true, format = true})
     if options.format ~= nil and options.format ~= "text" then
-      error(script.error("T0113", "tide.data.text: `format` is \"text\""), 2)
+      error(package.error("T0113", "tide.data.text: `format` is \"text\""), 2)
     end
     local least = options.min_count or 1
     if math.type(least) ~= "integer" or least < 1 then
-      error(script.error("T0113", ("min_count = %s is not a whole number from 1"):format(tostring(least))), 2)
+      error(package.error("T0113", ("min_count = %s is not a whole number from 1"):format(tostring(least))), 2)
     end
     local o <const> = {min_count = least, format = options.format}
     return setmetatable({reader = function() return read_all(data, where, o) end}, set)

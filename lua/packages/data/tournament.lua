@@ -9,8 +9,8 @@
 -- A bucket has two halves, of which one travels while the other is worked on. They are the columns of the plan: 2 b and
 -- 2 b + 1 those of bucket b. Where workers share processors, one that waits lets others work: buckets are not cut. A
 -- single worker has one column, and all in it.
-local core = require "tide.core"
 local schedule = require "tide.data.schedule"
+local tide = require "tide"
 
 ---@class tide.data.tournament : tide.data.plan
 ---@field column_count integer
@@ -66,7 +66,7 @@ end
 local function epoch_of(self, epoch)
   if not self.epochs[epoch] then
     local before <const>, all = epoch > 1 and epoch_of(self, epoch - 1), {}
-    local order <const> = schedule.permutation(core.random(self.seed * 1000003 + epoch), self.rounds)
+    local order <const> = schedule.permutation(tide.random(self.seed * 1000003 + epoch), self.rounds)
     for i, round in ipairs(order) do
       local held <const> = i > 1 and all[i - 1] or before and before[self.rounds]
       all[i] = held and held_next(self, round, held) or held_first(self, round)

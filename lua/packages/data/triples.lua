@@ -1,6 +1,6 @@
 -- tide.data.triples: knowledge graphs as text, one `head TAB relation TAB tail` a line. Read by the core.
-local core = require "tide.core"
-local script = require "tide.script"
+local formats = require "tide.formats"
+local package = require "tide.package"
 
 local PARTS <const> = {"train", "valid", "test"}
 local ENDINGS <const> = {".txt", ".tsv", ".del"}
@@ -19,7 +19,7 @@ local function files_of(directory)
       if not paths[i] and exists(path) then paths[i] = path end
     end
     if not paths[i] then
-      return nil, script.error("T0401", ("%s has no %s.txt"):format(directory, part), {
+      return nil, package.error("T0401", ("%s has no %s.txt"):format(directory, part), {
         where = directory, help = "a directory of triples holds train.txt, valid.txt and test.txt"})
     end
   end
@@ -33,7 +33,7 @@ return function(data)
   ---@return tide.data.set entities, relations (names), entity_count, relation_count, parts train, valid, test
   return function(where, options)
     options = options or {}
-    script.check_fields("T0113", "tide.data.triples", options, {ids = true})
+    package.check_fields("T0113", "tide.data.triples", options, {ids = true})
     return data.lazy(function()
       local paths, err
       if type(where) == "table" then
@@ -45,13 +45,13 @@ return function(data)
       err = data.check_pipes(paths)
       if err then return nil, err end
       local read
-      read, err = core.triples(paths, options)
+      read, err = formats.triples(paths, options)
       if not read then return nil, err end
       local parts = {}
       for i, part in ipairs(PARTS) do
         parts[part] = read.parts[part] or read.parts[i]
         if not parts[part] or #parts[part] == 0 then
-          return nil, script.error("T0402", "expected at least one triple, the file has none", {where = paths[i]})
+          return nil, package.error("T0402", "expected at least one triple, the file has none", {where = paths[i]})
         end
       end
       local note = ("%s: %d train, %d valid, %d test triples over %d entities and %d relations"):format(

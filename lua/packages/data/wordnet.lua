@@ -1,5 +1,5 @@
 -- tide.data.wordnet: the WordNet 3.0 database as a knowledge graph of synsets, split without leaks. Read by the core.
-local core = require "tide.core"
+local formats = require "tide.formats"
 
 return function(data)
   ---The WordNet database as a knowledge graph of synsets, split without leaks.
@@ -8,7 +8,7 @@ return function(data)
   ---@return tide.data.set as tide.data.triples; note names the rule of the split
   return function(directory, options)
     return data.lazy(function()
-      local read, err = core.wordnet(directory or "/usr/share/wordnet", options or {})
+      local read, err = formats.wordnet(directory or "/usr/share/wordnet", options or {})
       if not read then return nil, err end
       local parts = {}
       for i, part in ipairs {"train", "valid", "test"} do parts[part] = read.parts[part] or read.parts[i] end

@@ -76,7 +76,7 @@ end
 local function check_linear(what, given, known, model)
   package.check_fields("T0203", what, given, known)
   local o <const> = copied(given)
-  if not require("tide.data").is_set(o.data) then fail(what .. " requires `data`, a data set with labels") end
+  if not package.is_data_set(o.data) then fail(what .. " requires `data`, a data set with labels") end
   if o.mode ~= nil and not MODES[o.mode] then
     fail(("%s: mode `%s` is none of auto, gram, sets"):format(what, tostring(o.mode)))
   end
@@ -420,7 +420,7 @@ function descent.ccd(o)
   if type(c.l2) ~= "number" or not (c.l2 >= 0 and c.l2 < math.huge) then
     fail "descent.ccd: `l2` is a number of 0 or more"
   end
-  if not require("tide.data").is_set(c.data) then fail "descent.ccd requires `data`, a tide.data.matrix" end
+  if not package.is_data_set(c.data) then fail "descent.ccd requires `data`, a tide.data.matrix" end
   return tide.job {
     name = c.name, seed = c.seed or 1, checkpoint = c.checkpoint, on_worker_loss = "replay",
     tables = function()

@@ -365,7 +365,7 @@ function multitask.job(given)
   package.check_fields("T0203", "multitask.job", given, KNOWN)
   local o <const> = {}
   for k, v in pairs(given) do o[k] = v end
-  if not require("tide.data").is_set(o.data) then fail "multitask.job requires `data`, rows with tasks" end
+  if not package.is_data_set(o.data) then fail "multitask.job requires `data`, rows with tasks" end
   o.loss = o.loss or "squared"
   check_solver(o)
   if o.without ~= nil and type(o.without) ~= "table" then

@@ -5,8 +5,10 @@
 -- are. The first worker tells the factor on the rate, progress and the batch of the next step with the sums of a step
 -- (the others add 0 to them), so all have the same bits. Passes of a step add up in an array; the last one gives the
 -- layers to the exchange. Norms go by group, matrices and vectors.
-local core = require "tide.core"
+local compute = require "tide.compute"
 local data = require "tide.data"
+local tensor = require "tide.tensor"
+local tide = require "tide"
 
 local adapt = {}
 adapt.__index = adapt
@@ -83,12 +85,12 @@ local function group_of(parameter) return parameter.rows > 1 and 1 or 2 end
 ---@param layer table of exchange.describe
 ---@param factor number
 function adapt:add_norms(layer, gradients, factor, out)
-  local began <const> = core.now()
+  local began <const> = tide.now()
   for _, p in ipairs(layer.parameters) do
     local g <const> = group_of(p)
-    out[g] = out[g] + factor * core.norm2("cpu", p.first, p.count, gradients)
+    out[g] = out[g] + factor * compute.norm2("cpu", p.first, p.count, gradients)
   end
-  self.cost_s = self.cost_s + core.now() - began
+  self.cost_s = self.cost_s + tide.now() - began
 end
 
 ---In how many passes this worker computes `count` examples.
@@ -111,15 +113,15 @@ local function pair(self, layers, gradients, number, examples)
   for _, layer in ipairs(layers) do self:add_norms(layer, gradients, 1 / examples ^ 2, own) end
   local before <const> = self.before
   if before and before.number == number - 1 and before.examples == examples then
-    core.update("cpu", ADDS, 0, self.model.layout.keys * KEY, before.gradients, gradients)
+    compute.update("cpu", ADDS, 0, self.model.layout.keys * KEY, before.gradients, gradients)
     local both = {0, 0}
     for _, layer in ipairs(layers) do self:add_norms(layer, before.gradients, 0.25 / examples ^ 2, both) end
     self.pair = {sum = {}, total = both}
     for g = 1, 2 do self.pair.sum[g] = (own[g] + before.own[g]) / 2 end
   end
-  local kept <const> = before and before.gradients or core.tensor("f32", self.model.layout.keys, KEY)
+  local kept <const> = before and before.gradients or tensor.zeros("f32", self.model.layout.keys, KEY)
   kept:fill(0)
-  core.update("cpu", ADDS, 0, self.model.layout.keys * KEY, kept, gradients)
+  compute.update("cpu", ADDS, 0, self.model.layout.keys * KEY, kept, gradients)
   self.before = {number = number, examples = examples, own = own, gradients = kept}
 end
 
@@ -145,9 +147,9 @@ function adapt:backward(exchange, batch, hooks)
     if own.sampled and alone and r.count > 0 then
       for _, layer in ipairs(layers) do self:add_norms(layer, gradients, 1 / r.count, own.local_) end
     end
-    self.added = self.added or core.tensor("f32", self.model.layout.keys, KEY)
+    self.added = self.added or tensor.zeros("f32", self.model.layout.keys, KEY)
     if pass == 1 then self.added:fill(0) end
-    core.update("cpu", ADDS, 0, all, self.added, gradients)
+    compute.update("cpu", ADDS, 0, all, self.added, gradients)
   end
   local last <const> = batch.load(batch.passes)
   local rows <const>, several <const> = last.rows, batch.passes > 1
@@ -157,7 +159,7 @@ function adapt:backward(exchange, batch, hooks)
     if own.sampled and alone and several and rows > 0 then
       self:add_norms(layer, gradients, 1 / rows, own.local_)
     end
-    if several then core.update("cpu", ADDS, layer.first, layer.count, gradients, self.added) end
+    if several then compute.update("cpu", ADDS, layer.first, layer.count, gradients, self.added) end
     if own.sampled and not alone and examples > 0 then
       self:add_norms(layer, gradients, 1 / examples, own.local_)
     end
@@ -228,7 +230,7 @@ function adapt:learn(p, present)
         sample = {count = 2, batch = 2 * p.examples, start = self.o.start, sum = p.pair.sum[g], total = p.pair.total[g],
                   biased = true}
       end
-      if sample.count >= 2 then self.noise[g] = core.k.noise(self.noise[g], sample) end
+      if sample.count >= 2 then self.noise[g] = tide.k.noise(self.noise[g], sample) end
     end
   end
   if self.restart and self.restart <= p.number and #self.model.memory > 1 then -- moments of another batch's gradients

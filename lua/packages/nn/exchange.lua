@@ -9,8 +9,10 @@
 -- who took part in the last step whose sums are known, the same on all workers. A layer's sum is divided by the number
 -- of examples that are in it.
 local adapt = require "tide.nn.adapt"
-local core = require "tide.core"
+local compute = require "tide.compute"
+local package = require "tide.package"
 local replica = require "tide.nn.replica"
+local tide = require "tide"
 
 local exchange = {}
 exchange.__index = exchange
@@ -75,16 +77,16 @@ end
 
 ---Makes the actor, and tells everybody's address to everybody; again without those who died meanwhile.
 ---@param w tide.worker
----@param layers table[] of core.exchange
+---@param layers table[] of compute.exchange
 ---@param elements integer
 ---@param ranks integer[] of those that call this, in order
----@return table core.exchange
+---@return table compute.exchange
 ---@return integer[] ranks of those who take part
 function exchange.connect(w, layers, elements, ranks)
   while true do
     local index
     for i, rank in ipairs(ranks) do index = rank == w.rank and i or index end
-    local x <const> = assert(core.exchange {rank = index, workers = #ranks, elements = elements, layers = layers})
+    local x <const> = assert(compute.exchange {rank = index, workers = #ranks, elements = elements, layers = layers})
     local addresses <const> = w:barrier("exchange", x:address())
     local there <const> = replica.ranks(addresses)
     if #there == #ranks then
@@ -108,7 +110,7 @@ end
 function exchange.new(w, model, ranks, adapts)
   local self = setmetatable({w = w, model = model, adapts = adapts, meet = 0,
                              tensors = model.tensors or exchange.describe(model.program),
-                             product_s = {}, told_at = core.now(), told = {steps = 0}, number = 0,
+                             product_s = {}, told_at = tide.now(), told = {steps = 0}, number = 0,
                              waited_s = 0, left_at = {}, windows = {}, flops = 0, products_s = 0,
                              total = {count = 0, loss = 0, correct = 0}}, exchange)
   self.core, ranks = exchange.connect(w, self.tensors, model.layout.keys * KEY, ranks)
@@ -147,7 +149,7 @@ end
 
 local function finite(loss, step)
   if loss - loss == 0 then return end
-  error(require("tide.script").error("T0903", ("the loss of step %d is not finite"):format(step),
+  error(package.error("T0903", ("the loss of step %d is not finite"):format(step),
     {help = "a smaller rate, or clip = 1, keeps it bounded"}), 0)
 end
 
@@ -170,7 +172,7 @@ function exchange:take(l, count)
   p.arrived[l] = true
   p.scale = self:scale(count)
   local factor <const> = p.paths[l] == "factor"
-  local began <const> = core.now()
+  local began <const> = tide.now()
   local folded
   if factor and self.folds and p.scale > 0 then
     local rate <const> = self.model:rate(p.step)
@@ -179,7 +181,7 @@ function exchange:take(l, count)
   else
     folded = self.core:need(l, p.number, factor)
   end
-  self.product_s[l] = factor and core.now() - began or 0
+  self.product_s[l] = factor and tide.now() - began or 0
   if factor then
     local t <const> = self.tensors[l]
     self.flops = self.flops + 2 * (t.values - t.rest) * count * t.positions
@@ -199,9 +201,9 @@ end
 function exchange:arrive(l)
   local p <const> = self.pending
   while p and not p.arrived[l] do
-    local since <const> = core.now()
+    local since <const> = tide.now()
     local m <const>, count <const> = self.core:next(l, p.number)
-    self.waited_s = self.waited_s + core.now() - since
+    self.waited_s = self.waited_s + tide.now() - since
     self:take(m, count)
   end
 end
@@ -209,7 +211,7 @@ end
 ---The next forward is at a layer: from its gradient on so much time went by in which its sum could travel unnoticed.
 function exchange:reach(l)
   local left <const> = self.left_at[l]
-  if left then self.windows[l] = core.now() - self.waited_s - left end
+  if left then self.windows[l] = tide.now() - self.waited_s - left end
   self:arrive(l)
 end
 
@@ -219,7 +221,7 @@ function exchange:arrive_clipped()
   local squares = 0
   for l, t in ipairs(self.tensors) do
     self:arrive(l)
-    squares = squares + p.scales[l] ^ 2 * core.norm2("cpu", t.first, t.count, self.model.summed)
+    squares = squares + p.scales[l] ^ 2 * compute.norm2("cpu", t.first, t.count, self.model.summed)
   end
   local clip <const> = self.model:scale(squares, 1)
   if not clip then -- the loss was finite, the gradient is not
@@ -238,10 +240,10 @@ function exchange:begin()
   local p <const> = self.pending
   if not p or p.begun then return self.present end
   p.begun = true
-  local since <const> = core.now()
+  local since <const> = tide.now()
   local numbers, changed = self.core:sums(p.number)
   local count, loss, correct = numbers[N.COUNT], numbers[N.LOSS], numbers[N.CORRECT]
-  self.waited_s = self.waited_s + core.now() - since
+  self.waited_s = self.waited_s + tide.now() - since
   local present = {}
   for i, index in ipairs(self.core:took_part(p.number)) do present[i] = self.ranks[index] end
   self.present, p.present = present, #present
@@ -272,7 +274,7 @@ function exchange:step(batch, step)
   local hooks <const> = {
     need = function(l) self:reach(l) end,
     ready = function(l)
-      self.left_at[l] = core.now() - self.waited_s
+      self.left_at[l] = tide.now() - self.waited_s
       self.core:ready(l, number)
     end,
   }
@@ -322,7 +324,7 @@ end
 
 ---@return number seconds since the step before ended
 function exchange:timed(count, passes)
-  local now <const> = core.now()
+  local now <const> = tide.now()
   local seconds <const>, waited_s <const> = now - (self.ended_at or now), self.waited_s - (self.waited_before or 0)
   self.ended_at, self.waited_before = now, self.waited_s
   if seconds > 0 then self.adapts:measured(seconds, waited_s, count, passes) end
@@ -333,7 +335,7 @@ end
 ---@param to userdata f32, of rows of 1024, as `from`
 function exchange.set(to, from, scale, elements)
   to:fill(0)
-  core.update("cpu", {rule = "sgd", rate = -scale}, 0, elements, to, from)
+  compute.update("cpu", {rule = "sgd", rate = -scale}, 0, elements, to, from)
 end
 
 ---Everybody takes the tensors of a worker that has them, layer by layer: what all others add to them is zero.
@@ -371,7 +373,7 @@ end
 ---What the policy is told of: seconds of each layer under its path, and what the links gave.
 function exchange:tell()
   self.told.steps = self.told.steps + 1
-  local now <const> = core.now()
+  local now <const> = tide.now()
   if now - self.told_at < TELL_EVERY_S or not self.pending then return end
   local stats <const> = self.core:stats()
   local waited_s <const> = stats.waited_s + stats.skew_s

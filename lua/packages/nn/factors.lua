@@ -5,25 +5,25 @@
 -- seed alone, and workers take their pieces of them in the order of ranks: so the sums of a step, their order included,
 -- are those of a single worker that takes whole batches, and where factors travel unrounded the parameters are the same
 -- bit for bit.
-local core = require "tide.core"
+local compute = require "tide.compute"
 local group = require "tide.nn.worker_group"
 local data = require "tide.data"
 local package = require "tide.package"
 local replica = require "tide.nn.replica"
-local script = require "tide.script"
-local table_spec = require "tide.run.table_spec"
+local tensor = require "tide.tensor"
+local tide = require "tide"
 
 local factors = {}
 
 local KEY <const> = 1024
 local EVALUATED <const> = 1024 -- examples of a call
 
-local function fail(message, help) error(script.error("T0203", message, {help = help}), 0) end
+local function fail(message, help) error(package.error("T0203", message, {help = help}), 0) end
 
 ---A matrix of zeros, as the kernels take it and as an exchange does: in rows of KEY.
 ---@return table matrix, table rows: the same storage
 local function zeros(rows, columns)
-  local storage <const> = core.tensor("f32", (rows * columns + KEY - 1) // KEY, KEY)
+  local storage <const> = tensor.zeros("f32", (rows * columns + KEY - 1) // KEY, KEY)
   return storage:view(1, rows, columns), storage
 end
 
@@ -63,7 +63,7 @@ local function pairs_of(labels, rng)
       add(i, j, 0)
     end
   end
-  return core.tensor("u32", list), core.tensor("u8", similar)
+  return tensor.from("u32", list), tensor.from("u8", similar)
 end
 
 local function uniform(w, rng, bound)
@@ -102,9 +102,9 @@ local KINDS <const> = {
     arguments = function(o, part) return {l1 = o.l1}, part:rows() end,
     start = function(_, w, rng)
       uniform(w, rng, 1)
-      core.kernel "project_rows" {w = w}
+      package.kernels.project_rows {w = w}
     end,
-    updated = function(w) core.kernel "project_rows" {w = w} end,
+    updated = function(w) package.kernels.project_rows {w = w} end,
   },
 }
 
@@ -116,7 +116,7 @@ spec.__index = spec
 local function new_spec(kind, defaults, o)
   local self = setmetatable({kind = kind}, spec)
   for k, v in pairs(defaults) do self[k] = v end
-  script.check_fields("T0203", "factors." .. kind, o or {}, defaults)
+  package.check_fields("T0203", "factors." .. kind, o or {}, defaults)
   for k, v in pairs(o or {}) do self[k] = v end
   return self
 end
@@ -166,18 +166,18 @@ local function new_model(o, set, seed)
   local rows <const>, columns <const> = kind.shape(o, set)
   local w <const>, parameters <const> = zeros(rows, columns)
   local self = setmetatable({
-    spec = o, kind = kind, kernel = assert(core.kernel(kind.kernel)), tensors = describe(rows, columns),
+    spec = o, kind = kind, kernel = package.kernels[kind.kernel], tensors = describe(rows, columns),
     layout = {keys = parameters:rows()}, w = w, parameters = parameters, adds = kind.adds, used = 0, nonzeros = 0,
     optimizer = {rule = "sgd", decay = not kind.adds and o.l2 or 0},
     train = {offer = function() end},
   }, model)
-  if kind.start then kind.start(o, self.w, core.random(seed)) end
+  if kind.start then kind.start(o, self.w, tide.random(seed)) end
   return self
 end
 
 ---A part of the data as the kernel takes it.
 local function new_input(self, part, seed)
-  local arguments, count, storage = self.kind.arguments(self.spec, part, self.w:columns(), core.random(seed))
+  local arguments, count, storage = self.kind.arguments(self.spec, part, self.w:columns(), tide.random(seed))
   arguments.offsets, arguments.indices, arguments.values = part.offsets, part.indices, part.values
   arguments.w = self.w
   return {arguments = arguments, count = count, storage = storage}
@@ -196,7 +196,7 @@ function model:backward(batch, hooks, x)
   hooks.need(1)
   local input <const>, n <const> = batch.input, #batch.rows
   if not self.u or self.u:rows() < n then
-    self.u, self.v = core.tensor("f32", n, self.w:columns()), core.tensor("f32", n, self.w:rows())
+    self.u, self.v = tensor.zeros("f32", n, self.w:columns()), tensor.zeros("f32", n, self.w:rows())
   end
   local arguments <const> = input.arguments
   arguments.rows, arguments.u, arguments.v = batch.rows, self.u, self.v
@@ -219,8 +219,8 @@ function model:stage(_, sum) self.summed = sum end
 
 ---The update of a dense gradient.
 function model:change(first, count, scale, step)
-  core.update("cpu", {rule = "sgd", rate = self:rate(step), scale = scale, decay = self.optimizer.decay}, first, count,
-    self.parameters, self.summed)
+  compute.update("cpu", {rule = "sgd", rate = self:rate(step), scale = scale, decay = self.optimizer.decay}, first,
+    count,    self.parameters, self.summed)
 end
 
 function model:updated()
@@ -230,9 +230,9 @@ end
 ---W becomes what the dual variables of all examples stand for.
 local function rebuild(input)
   local a <const> = input.arguments
-  local all = core.tensor("u32", input.count, 1)
+  local all = tensor.zeros("u32", input.count, 1)
   for i = 1, input.count do all[i] = i - 1 end
-  core.kernel "factors_primal" {offsets = a.offsets, indices = a.indices, values = a.values, rows = all, w = a.w,
+  package.kernels.factors_primal {offsets = a.offsets, indices = a.indices, values = a.values, rows = all, w = a.w,
                                 dual = a.dual, l2 = a.l2}
 end
 
@@ -253,7 +253,7 @@ end
 ---What the regulariser adds to the objective.
 function model:penalty()
   local l2 <const> = self.spec.l2
-  return l2 and l2 > 0 and 0.5 * l2 * core.norm2("cpu", 0, #self.w, self.parameters) or 0
+  return l2 and l2 > 0 and 0.5 * l2 * compute.norm2("cpu", 0, #self.w, self.parameters) or 0
 end
 
 ---- the job ---------------------------------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ end
 function trainer:evaluate()
   while true do
     local own <const> = own_examples(self)
-    local sums <const> = self.model:evaluate(self.input, core.tensor("u32", own))
+    local sums <const> = self.model:evaluate(self.input, tensor.from("u32", own))
     if not self.model.adds then return sums, #own end
     local entropies <const> = self.w:barrier("dual", sums.entropy)
     local ranks <const> = replica.ranks(entropies)
@@ -409,7 +409,7 @@ local function evaluate(w)
   local m <const> = w.trainer.model
   local test <const> = new_input(m, w.data:whole "test", w.seed + 2)
   local first, count = w.trainer.group:piece(test.count)
-  local numbers = core.tensor("u32", count, 1)
+  local numbers = tensor.zeros("u32", count, 1)
   for i = 1, count do numbers[i] = first + i - 2 end
   local sums = m:evaluate(test, numbers)
   sums.entropy = nil
@@ -424,18 +424,17 @@ local KNOWN <const> = {name = true, model = true, data = true, batch = true, epo
 ---@param o table {name, model, data, batch (of all workers together), epochs, seed?, comm?: as nn.job has it}
 ---@return tide.job
 function factors.job(o)
-  script.check_fields("T0203", "factors.job", o, KNOWN)
+  package.check_fields("T0203", "factors.job", o, KNOWN)
   if getmetatable(o.model) ~= spec then
     fail("factors.job: `model` is none of factors.mlr, sdca, metric, coding {...}")
   end
-  return require("tide.run.job").new {
+  local job <const> = tide.job {
     name = o.name, data = o.data, seed = o.seed or 1, stop = {epochs = o.epochs},
-    comm = {tensors = function() return factors.describe(o.model, o.data) end, batch = o.batch},
     policies = {comm = o.comm or "comm/hybrid"},
     tables = function(set)
       local rows, columns = KINDS[o.model.kind].shape(o.model, set)
       local function rows_of(values)
-        return table_spec.new {keys = table_spec.dense((values + KEY - 1) // KEY), width = KEY, slots = "range",
+        return tide.table {keys = tide.dense((values + KEY - 1) // KEY), width = KEY, slots = "range",
                                update = {"assign"}, replicas = package.copies()}
       end
       local duals <const> = KINDS[o.model.kind].adds -- rows take memory once they are written: when all workers leave
@@ -454,6 +453,10 @@ function factors.job(o)
     end,
     evaluate = {test = evaluate},
   }
+  return package.extend(job, {
+    communication = {tensors = function() return factors.describe(o.model, o.data) end, batch = o.batch},
+    meeting = {},
+  })
 end
 
 ---Primal objective of a report, and of factors.sdca its distance from the dual one: the optimum is no further away.

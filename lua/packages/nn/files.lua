@@ -1,10 +1,7 @@
 -- Parameters (and rows of tables) of a program as safetensors or .npz, by their names: what model:save, model:load and
 -- program:save write.
-local arrays = require "tide.data.arrays"
-local core = require "tide.core"
-local errors = require "tide.errors"
-local script = require "tide.script"
-local text = require "tide.text"
+local formats = require "tide.formats"
+local package = require "tide.package"
 
 local files = {}
 
@@ -24,28 +21,28 @@ function files.save(program, parameters, states, rows, path)
   if layout.states > 0 then tensors[RUNNING] = states:view(1, layout.states, 1) end
   local ok, err
   if path:find "%.npz$" then
-    ok, err = arrays.write(path, tensors)
+    ok, err = formats.write_arrays(path, tensors)
   else
-    ok, err = core.safetensors_write(path, tensors, {["tide.program"] = program.name, ["tide.id"] = program:id()})
+    ok, err = formats.write_safetensors(path, tensors, {["tide.program"] = program.name, ["tide.id"] = program:id()})
   end
-  if not ok then error(errors.from(err), 3) end
+  if not ok then error(package.error_from(err), 3) end
 end
 
 ---Sets the parameters of a model to what a file has under their names; raises what does not fit.
 ---@param model tide.nn.model
 ---@param path string of any writer
 function files.load(model, path)
-  local tensors, err = arrays.read(path)
+  local tensors, err = formats.arrays(path)
   if not tensors then error(err, 3) end
   local layout <const> = model.layout
   local function fetch(name, rows, columns)
     local t <const> = tensors[name]
     if not t then
-      error(script.error("T0401", ("there is no tensor `%s` for the parameter of this name"):format(name), {
-        where = path, help = "there are: " .. table.concat(text.sorted_keys(tensors), ", ")}), 4)
+      error(package.error("T0401", ("there is no tensor `%s` for the parameter of this name"):format(name), {
+        where = path, help = "there are: " .. table.concat(package.sorted_keys(tensors), ", ")}), 4)
     end
     if #t ~= rows * columns or (columns > 1 and t:columns() ~= columns) then
-      error(script.error("T0402", ("`%s` is %d x %d, the parameter %d x %d"):format(name, t:rows(), t:columns(), rows,
+      error(package.error("T0402", ("`%s` is %d x %d, the parameter %d x %d"):format(name, t:rows(), t:columns(), rows,
         columns), {where = path}), 4)
     end
     return t:convert(model.parameters:type()):view(1, rows, columns)

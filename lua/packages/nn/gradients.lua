@@ -1,6 +1,7 @@
 -- Gradients of a batch, or of several added up, apart from the model that made them: sums over the examples.
-local core = require "tide.core"
-local script = require "tide.script"
+local compute = require "tide.compute"
+local package = require "tide.package"
+local tensor = require "tide.tensor"
 
 local KEY <const> = 1024
 local COUNTED <const> = {"loss", "count", "correct", "samples", "vertices", "edges"}
@@ -27,7 +28,7 @@ local metatable <const> = {__index = get}
 function gradients.take(model, r)
   local self = {layout = model.layout, host = model.device == "reference" and "reference" or "cpu", rows = {}}
   for _, name in ipairs(COUNTED) do self[name] = r[name] end
-  if not model.staged then core.fetch(model.on.gradients, model.summed) end
+  if not model.staged then compute.fetch(model.on.gradients, model.summed) end
   self.flat = model.summed:copy()
   if model.program.of_inputs then
     self.of_inputs = {}
@@ -37,7 +38,7 @@ function gradients.take(model, r)
     end
   end
   for i, t in ipairs(model.tables) do
-    core.fetch(t.on.gradients, t.gradients)
+    compute.fetch(t.on.gradients, t.gradients)
     self.rows[i] = {ids = t.ids:copy(), values = t.gradients:slice(1, #t.ids):copy()}
   end
   return setmetatable(self, metatable)
@@ -55,8 +56,8 @@ local function union(a, b)
       end
     end
   end
-  local made <const> = {ids = core.tensor("u64", #ids, 1),
-                        values = core.tensor(a.values:type(), #ids, a.values:columns())}
+  local made <const> = {ids = tensor.zeros("u64", #ids, 1),
+                        values = tensor.zeros(a.values:type(), #ids, a.values:columns())}
   for i, id in ipairs(ids) do made.ids[i] = id end
   for _, each in ipairs {a, b} do
     for i = 1, #each.ids do made.values:slice(place[each.ids[i]], 1):add(each.values:slice(i, 1)) end
@@ -69,7 +70,7 @@ end
 ---@return tide.nn.gradients itself
 function gradients:add(other)
   if getmetatable(other) ~= metatable or other.layout.keys ~= self.layout.keys then
-    error(script.error("T0903", "add takes what gradients(batch) of the same program gave"), 2)
+    error(package.error("T0903", "add takes what gradients(batch) of the same program gave"), 2)
   end
   self.flat:add(other.flat)
   for i, rows in ipairs(other.rows) do self.rows[i] = union(self.rows[i], rows) end
@@ -78,8 +79,8 @@ function gradients:add(other)
 end
 
 local function sum_of_squares(self)
-  local squares = core.norm2(self.host, 0, self.layout.keys * KEY, self.flat)
-  for _, rows in ipairs(self.rows) do squares = squares + core.norm2(self.host, 0, #rows.values, rows.values) end
+  local squares = compute.norm2(self.host, 0, self.layout.keys * KEY, self.flat)
+  for _, rows in ipairs(self.rows) do squares = squares + compute.norm2(self.host, 0, #rows.values, rows.values) end
   return squares
 end
 
@@ -89,7 +90,7 @@ end
 function gradients:input(name)
   local made <const> = rawget(self, "of_inputs") and self.of_inputs[name]
   if made then return made end
-  error(script.error("T0903", ("there is no gradient of an input %q"):format(tostring(name)),
+  error(package.error("T0903", ("there is no gradient of an input %q"):format(tostring(name)),
     {help = "nn.program(name, build, {inputs = true}) makes those of float inputs that a loss depends on"}), 2)
 end
 
@@ -115,7 +116,7 @@ function gradients:give(model)
   if model.staged or model.on.gradients == model.summed then
     model.summed:put(1, self.flat)
   else
-    core.give(model.on.gradients, self.flat)
+    compute.give(model.on.gradients, self.flat)
   end
   local tables = {}
   for i, t in ipairs(model.tables) do

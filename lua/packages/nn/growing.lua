@@ -1,15 +1,15 @@
 -- Graphs that grow while they are computed: what was computed decides which vertices come next (shift-reduce parsers,
 -- beams). Vertices of all samples that can be computed are computed together; losses, gradients and the update come at
 -- the end, over all of them.
-local core = require "tide.core"
-local script = require "tide.script"
+local package = require "tide.package"
+local tensor = require "tide.tensor"
 
 ---@class tide.nn.growing
 local growing = {}
 growing.__index = growing
 
 local function checked(result, err, ...)
-  if result == nil then error(script.error("T0903", err.message), 3) end
+  if result == nil then error(package.error("T0903", err.message), 3) end
   return result, err, ...
 end
 
@@ -21,9 +21,9 @@ local function new_run(model, train)
   local gradients = {}
   for i, t in ipairs(model.tables) do
     if not t.array then
-      error(script.error("T0903", "graphs grow on a model with tables of its own, not in a job"), 0)
+      error(package.error("T0903", "graphs grow on a model with tables of its own, not in a job"), 0)
     end
-    gradients[i] = train and core.tensor(t.float, t.array:rows(), t.width) or nil
+    gradients[i] = train and tensor.zeros(t.float, t.array:rows(), t.width) or nil
     run:bind_table(i, t.array, gradients[i], t.array:rows())
   end
   return {run = run, gradients = gradients}
@@ -35,11 +35,11 @@ end
 function growing.new(model, o)
   for key in pairs(o) do
     if key ~= "vertices" and key ~= "train" then
-      error(script.error("T0903", ("grow has no option `%s`"):format(tostring(key))), 0)
+      error(package.error("T0903", ("grow has no option `%s`"):format(tostring(key))), 0)
     end
   end
   if not model.program.vertex then
-    error(script.error("T0903", "only programs of vertices grow (nn.vertex)"), 0)
+    error(package.error("T0903", "only programs of vertices grow (nn.vertex)"), 0)
   end
   local train <const> = o.train ~= false
   local kind <const> = train and "growing_train" or "growing_eval"

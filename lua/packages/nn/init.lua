@@ -1,9 +1,9 @@
 -- tide.nn: programs of tensor operations that read like their formulas. A function runs once with symbolic values and
 -- leaves a list of operations behind (print(program)), which is differentiated and planned once and run by native
 -- kernels. docs/guides/programs.md is the guide.
-local core = require "tide.core"
-local script = require "tide.script"
-local text = require "tide.text"
+local compute = require "tide.compute"
+local package = require "tide.package"
+local tensor = require "tide.tensor"
 
 local nn = {}
 
@@ -30,14 +30,14 @@ local function caller()
 end
 
 local function refuse(message, ...)
-  error(script.error("T0903", message:format(...), {where = caller()}), 0)
+  error(package.error("T0903", message:format(...), {where = caller()}), 0)
 end
 
 ---The error of a C function: its place becomes the error's.
 local function checked(result, err, ...)
   if result ~= nil then return result, err, ... end
   local where, rest = err.message:match("^(.-:%d+): (.*)$")
-  error(script.error("T0903", rest or err.message, {where = where or caller()}), 0)
+  error(package.error("T0903", rest or err.message, {where = where or caller()}), 0)
 end
 
 local function is_value(v) return getmetatable(v) == value end
@@ -46,7 +46,7 @@ local function is_value(v) return getmetatable(v) == value end
 local function known_options(what, o, known)
   for key in pairs(o or {}) do
     if not known[key] then
-      refuse("%s has no option `%s`: %s", what, tostring(key), table.concat(text.sorted_keys(known), ", "))
+      refuse("%s has no option `%s`: %s", what, tostring(key), table.concat(package.sorted_keys(known), ", "))
     end
   end
   return o or {}
@@ -306,14 +306,14 @@ function program:param(name, dims, init)
   return wrap(self, checked(self.core:parameter(name, dims, kind, number)))
 end
 
-local function buffer(self, name, dims, kind, number, tensor)
+local function buffer(self, name, dims, kind, number, constant)
   local first <const> = self.core:layout().states
   local columns <const>, count = dims[#dims] or 1, 1
   for _, n in ipairs(dims) do count = count * n end
   place(self)
   local v <const> = wrap(self, checked(self.core:state(name, dims, kind, number)))
   self.buffers[#self.buffers + 1] = {name = name, first = first, rows = count // columns, columns = columns,
-    tensor = tensor}
+    tensor = constant}
   return v
 end
 
@@ -328,14 +328,14 @@ function program:buffer(name, dims, init)
 end
 
 ---The numbers of a tensor, as they are now: `p:constant(features)` is [rows x columns], of one row [columns].
----@param tensor table
+---@param numbers table tensor
 ---@param name? string
-function program:constant(tensor, name)
-  if type(tensor) ~= "userdata" then refuse("p:constant takes a tensor, not a %s", type(tensor)) end
-  local rows <const>, columns <const> = tensor:rows(), tensor:columns()
+function program:constant(numbers, name)
+  if type(numbers) ~= "userdata" then refuse("p:constant takes a tensor, not a %s", type(numbers)) end
+  local rows <const>, columns <const> = numbers:rows(), numbers:columns()
   self.counts.constant = (self.counts.constant or 0) + 1
   return buffer(self, name or "constant" .. self.counts.constant, rows == 1 and {columns} or {rows, columns},
-    "constant", 0, tensor:copy())
+    "constant", 0, numbers:copy())
 end
 
 ---Names a value that `model:forward` gives.
@@ -361,9 +361,9 @@ function program:dot() return self.core:dot() end
 function program:id()
   local id <const>, all = self.core:id(), {}
   for _, b in ipairs(self.buffers) do
-    if b.tensor then all[#all + 1] = core.sha256(core.encode(b.tensor)) end
+    if b.tensor then all[#all + 1] = compute.sha256(b.tensor) end
   end
-  return #all == 0 and id or core.sha256(id .. table.concat(all)):sub(1, #id)
+  return #all == 0 and id or compute.sha256(id .. table.concat(all)):sub(1, #id)
 end
 ---Where parameters and states lie: {keys, states, parameters, layers}.
 ---@return table layout of parameters: {keys=, parameters=, layers=}
@@ -377,7 +377,7 @@ function program:layout() return self.core:layout() end
 function program:save(run, path)
   local params <const>, states <const> = run.tables.params, run.tables.states
   if not (params and states) then refuse("program:save requires a run of nn.job") end
-  local function all(handle) return handle:pull(core.tensor("u64", handle.spec.keys[2], 1):fill(0, 1)) end
+  local function all(handle) return handle:pull(tensor.zeros("u64", handle.spec.keys[2], 1):fill(0, 1)) end
   local rows = {}
   for _, t in ipairs(self.vertex and self:tables() or {}) do
     local handle <const> = run.tables[require("tide.nn.shared_rows").cluster_name(t.name)]
@@ -407,14 +407,14 @@ local COMPILE <const> = {device = true, optimizer = true, clip = true, average =
 ---A model: the program with parameters, an update rule and a device.
 ---@param o? tide.nn.compile
 function program:compile(o)
-  if o ~= nil then script.check_fields("T0903", "program:compile", o, COMPILE) end
+  if o ~= nil then package.check_fields("T0903", "program:compile", o, COMPILE) end
   return require("tide.nn.model").new(self, o or {})
 end
 
 -- What `build` appends to a program, which is not differentiated.
 local function trace(name, build)
-  local p = setmetatable({name = name, core = core.program(name), counts = {}, inputs = {}, outputs = {}, buffers = {},
-                          vectors = {}, groups = {}, shown = {}}, program)
+  local p = setmetatable({name = name, core = compute.program(name), counts = {}, inputs = {}, outputs = {},
+    buffers = {},                          vectors = {}, groups = {}, shown = {}}, program)
   build(p)
   p.layer = nil
   return p
@@ -428,7 +428,7 @@ local own_operations <const> = require "tide.nn.operation"
 ---@param o? {inputs?: boolean} inputs: gradients(batch) has those of the float inputs, too: g:input "x"
 ---@return tide.nn.program
 function nn.program(name, build, o)
-  if o ~= nil then script.check_fields("T0903", "nn.program", o, {inputs = true}) end
+  if o ~= nil then package.check_fields("T0903", "nn.program", o, {inputs = true}) end
   local p = trace(name, build)
   p.of_inputs = o and o.inputs or false
   checked(p.core:differentiate(p.of_inputs, function(...) return own_operations.derive(p, ...) end))
@@ -490,7 +490,7 @@ local function options(o)
   for key in pairs(o or {}) do
     if not LAYER_OPTIONS[key] then
       refuse("layer option `%s` is not known; %s", tostring(key),
-        text.did_you_mean(tostring(key), text.sorted_keys(LAYER_OPTIONS)) or "see docs/guides/programs.md")
+        package.did_you_mean(tostring(key), LAYER_OPTIONS) or "see docs/guides/programs.md")
     end
   end
   return o or {}
@@ -790,6 +790,7 @@ end
 local sequences <const> = require "tide.nn.sequences"
 sequences.use(tools)
 own_operations.use(tools)
+value.__operation = own_operations.of_module -- tide.kernel.load applies operations of shared objects by it
 for name, f in pairs(sequences.nn) do nn[name] = f end
 for name, f in pairs(own_operations.nn) do nn[name] = f end
 for name, f in pairs(sequences.value) do value[name] = f end

@@ -1,5 +1,5 @@
 -- Looking into a net: what a list that was run once, operation by operation, made (run:inspect).
-local core = require "tide.core"
+local compute = require "tide.compute"
 
 local inspection = {}
 
@@ -26,8 +26,8 @@ function inspection.culprit(list)
   return "", nil
 end
 
--- Statistics of arrays together, each as of core.statistics: mean, std, the greatest magnitude, the share of zeros, how
--- many are not finite.
+-- Statistics of arrays together, each as of compute.statistics: mean, std, the greatest magnitude, the share of zeros,
+-- how -- many are not finite.
 local function figures(parts, scale)
   local all <const> = {count = 0, n = 0, sum = 0, squares = 0, zeros = 0, bad = 0, max = 0}
   for _, s in ipairs(parts) do
@@ -69,8 +69,8 @@ function inspection.watch(model, list, gradients, count)
     local weights, made = {}, {}
     for _, p in ipairs(model.layout.parameters) do
       if p.layer == i then
-        weights[#weights + 1] = core.statistics(model.parameters, p.first, p.count)
-        made[#made + 1] = core.statistics(gradients, p.first, p.count)
+        weights[#weights + 1] = compute.statistics(model.parameters, p.first, p.count)
+        made[#made + 1] = compute.statistics(gradients, p.first, p.count)
       end
     end
     own.weights, own.gradient = figures(weights, 1), figures(made, count > 0 and 1 / count or 0)

@@ -6,9 +6,10 @@
 -- To an exchange and a group of workers this is a model whose step is a round and whose gradient is D: what holds there
 -- for deaths, joiners and formats holds for rounds. Each worker's inner optimizer has a memory of its own; a joiner
 -- begins with the first worker's.
-local core = require "tide.core"
+local compute = require "tide.compute"
 local exchange = require "tide.nn.exchange"
 local optimizer = require "tide.nn.optimizer"
+local tensor = require "tide.tensor"
 
 local KEY <const> = 1024
 
@@ -37,8 +38,8 @@ function rounds.new(inner, o)
   self.updates = optimizer.new(o.outer, self.layout)
   -- Arrays of a device with memory of its own cannot be handed to a joiner as they are.
   if inner.on.parameters ~= inner.parameters then inner:stage(inner.summed, inner.summed) end
-  self.parameters = core.tensor("f32", self.layout.keys, KEY)
-  for i = 1, self.updates.plan.arrays do self.memory[i] = core.tensor("f32", self.layout.keys, KEY) end
+  self.parameters = tensor.zeros("f32", self.layout.keys, KEY)
+  for i = 1, self.updates.plan.arrays do self.memory[i] = tensor.zeros("f32", self.layout.keys, KEY) end
   exchange.set(self.parameters, inner.parameters, 1, self.layout.keys * KEY)
   return self
 end
@@ -79,9 +80,9 @@ function rounds:backward(batch, hooks)
   self.inner:fetch()
   local all <const> = self.layout.keys * KEY
   exchange.set(self.made, self.parameters, 1, all)
-  core.update("cpu", {rule = "sgd", rate = 1}, 0, all, self.made, self.inner.parameters)
+  compute.update("cpu", {rule = "sgd", rate = 1}, 0, all, self.made, self.inner.parameters)
   local weight <const> = self:divisor(r)
-  core.update("cpu", {rule = "sgd", rate = 1, scale = 0, decay = 1 - weight}, 0, all, self.made, self.made)
+  compute.update("cpu", {rule = "sgd", rate = 1, scale = 0, decay = 1 - weight}, 0, all, self.made, self.made)
   for l = #self.tensors, 1, -1 do hooks.ready(l) end
   return r
 end

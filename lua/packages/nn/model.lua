@@ -1,11 +1,12 @@
 -- A compiled program: parameters, gradients and the state of an update rule as flat arrays of one layout, a run for
 -- training and one for evaluation.
-local core = require "tide.core"
+local compute = require "tide.compute"
 local gradients = require "tide.nn.gradients"
 local inspection = require "tide.nn.inspection"
 local optimizer = require "tide.nn.optimizer"
+local package = require "tide.package"
 local rows = require "tide.nn.rows"
-local script = require "tide.script"
+local tensor = require "tide.tensor"
 local units = require "tide.units"
 
 local KEY <const> = 1024 -- elements of a row of parameters: a key of a table
@@ -22,7 +23,7 @@ model.__index = model
 
 local function fail(err)
   local where, rest = err.message:match("^(.-:%d+): (.*)$")
-  error(script.error("T0903", rest or err.message, {where = where}), 0)
+  error(package.error("T0903", rest or err.message, {where = where}), 0)
 end
 
 local function checked(result, err, ...)
@@ -48,32 +49,32 @@ end
 function model.new(program, o)
   local self = setmetatable({program = program, device = o.device or "cpu", seed = o.seed or 1,
                              optimizer = o.optimizer, clip = o.clip, steps = 0}, model)
-  local found, err = core.device(self.device)
+  local found, err = compute.device(self.device)
   if not found then
     local known <const> = self.device == "cuda"
-    error(script.error(known and "T0904" or "T0903", err.message,
+    error(package.error(known and "T0904" or "T0903", err.message,
       {help = known and 'device = "cpu" computes the same' or nil}), 0)
   end
   if o.nan ~= nil and o.nan ~= "stop" and o.nan ~= "skip" then
-    error(script.error("T0903", ('nan is "stop" or "skip", not %q'):format(tostring(o.nan))), 0)
+    error(package.error("T0903", ('nan is "stop" or "skip", not %q'):format(tostring(o.nan))), 0)
   end
   if o.average ~= nil and (math.type(o.average) ~= "float" or o.average <= 0 or o.average >= 1) then
-    error(script.error("T0903", ("average is %s, not a number between 0 and 1, like 0.999"):format(
+    error(package.error("T0903", ("average is %s, not a number between 0 and 1, like 0.999"):format(
       tostring(o.average))), 0)
   end
   if o.tables and o.clip and o.rows then
-    error(script.error("T0903", "clip would bound the norm of all gradients; a job with tables cannot have it"), 0)
+    error(package.error("T0903", "clip would bound the norm of all gradients; a job with tables cannot have it"), 0)
   end
   if o.per and o.per ~= "row" and o.per ~= "sample" then
-    error(script.error("T0903", ('per is "row" or "sample", not %q'):format(tostring(o.per))), 0)
+    error(package.error("T0903", ('per is "row" or "sample", not %q'):format(tostring(o.per))), 0)
   end
   if not program.vertex and (o.tables or o.per == "sample") then
-    error(script.error("T0903", "tables and per = \"sample\" are of programs of vertices (nn.vertex)"), 0)
+    error(package.error("T0903", "tables and per = \"sample\" are of programs of vertices (nn.vertex)"), 0)
   end
   if o.memory ~= nil then
     local bytes <const>, why <const> = units.parse_size(o.memory)
     if not bytes or not program.vertex then
-      error(script.error("T0903", "`memory`: " .. (why or "only batches of nn.vertex and nn.vertices are cut")), 0)
+      error(package.error("T0903", "`memory`: " .. (why or "only batches of nn.vertex and nn.vertices are cut")), 0)
     end
     self.memory_limit = bytes
   end
@@ -81,22 +82,22 @@ function model.new(program, o)
   self.layout = program.core:layout()
   local float <const> = self.device == "reference" and "f64" or "f32"
   local keys <const> = self.layout.keys
-  self.parameters, self.summed = core.tensor(float, keys, KEY), core.tensor(float, keys, KEY)
-  self.states = core.tensor(float, math.max(1, (self.layout.states + KEY - 1) // KEY), KEY)
+  self.parameters, self.summed = tensor.zeros(float, keys, KEY), tensor.zeros(float, keys, KEY)
+  self.states = tensor.zeros(float, math.max(1, (self.layout.states + KEY - 1) // KEY), KEY)
   program.core:initialise(self.device, self.seed, self.parameters, self.states)
   for _, b in ipairs(program.buffers) do
     if b.tensor then self.states:view(b.first + 1, b.rows, b.columns):put(1, b.tensor:convert(float)) end
   end
   -- `on`: the same where the device finds them. `memory`: the update rule's, there too.
-  self.on = {parameters = core.place(self.device, self.parameters), states = core.place(self.device, self.states),
-             gradients = core.place(self.device, self.summed)}
+  self.on = {parameters = compute.place(self.device, self.parameters), states = compute.place(self.device, self.states),
+             gradients = compute.place(self.device, self.summed)}
   self.updates = self.optimizer and optimizer.new(self.optimizer, self.layout)
   self.memory = {}
   for i = 1, self.updates and self.updates.plan.arrays or 0 do
-    self.memory[i] = core.place(self.device, core.tensor(float, keys, KEY))
+    self.memory[i] = compute.place(self.device, tensor.zeros(float, keys, KEY))
   end
   if o.average then
-    self.keep, self.average = o.average, core.place(self.device, core.tensor(float, keys, KEY))
+    self.keep, self.average = o.average, compute.place(self.device, tensor.zeros(float, keys, KEY))
     self:follow(0, 0)
   end
   self.mask_seed = o.mask_seed or self.seed
@@ -139,8 +140,8 @@ function model:stage(made, sum)
   self.staged = true
   self.train:stage(self.parameters, made)
   local function host(array)
-    local copy <const> = core.tensor("f32", self.layout.keys, KEY)
-    core.fetch(array, copy)
+    local copy <const> = tensor.zeros("f32", self.layout.keys, KEY)
+    compute.fetch(array, copy)
     return copy
   end
   for i, memory in ipairs(self.memory) do self.memory[i] = host(memory) end
@@ -150,14 +151,14 @@ end
 
 ---What is in the device's memory, to `parameters` and `states`.
 function model:fetch()
-  if not self.staged then core.fetch(self.on.parameters, self.parameters) end
-  core.fetch(self.on.states, self.states)
+  if not self.staged then compute.fetch(self.on.parameters, self.parameters) end
+  compute.fetch(self.on.states, self.states)
 end
 
 ---`parameters` and `states`, as they were changed, to the device's memory.
 function model:give()
-  if not self.staged then core.give(self.on.parameters, self.parameters) end
-  core.give(self.on.states, self.states)
+  if not self.staged then compute.give(self.on.parameters, self.parameters) end
+  compute.give(self.on.states, self.states)
 end
 
 ---A batch: one tensor an input, and perhaps first (row, from 1) and rows; without them the whole tensors. Of programs
@@ -169,7 +170,7 @@ local function feed(self, run, batch, training)
   local program <const> = self.program
   if program.vertex then
     if type(batch) ~= "table" or not batch.forest then
-      error(script.error("T0903", ("program %s is one of vertices: it takes parts of a tide.data.forest"):format(
+      error(package.error("T0903", ("program %s is one of vertices: it takes parts of a tide.data.forest"):format(
         program.name)), 0)
     end
     local vertices, edges, levels = checked(run:feed_forest(batch.forest, batch.order, batch.first, batch.count,
@@ -181,20 +182,20 @@ local function feed(self, run, batch, training)
     return 0, graphs, #pieces > 1 and pieces or nil
   end
   if batch.forest then
-    error(script.error("T0903", ("program %s takes tensors, not a forest: nn.vertex makes programs of vertices"):format(
-      program.name)), 0)
+    error(package.error("T0903",
+      ("program %s takes tensors, not a forest: nn.vertex makes programs of vertices"):format(program.name)), 0)
   end
   local first <const> = batch.first or 1
   local count, of
   for _, name in ipairs(program.inputs) do -- in their order, so that mistakes are named the same way each time
-    local tensor <const> = batch[name]
-    if tensor then
-      run:feed(name, tensor, first)
-      if count and tensor:rows() ~= count then
+    local given <const> = batch[name]
+    if given then
+      run:feed(name, given, first)
+      if count and given:rows() ~= count then
         local why <const> = "input \"%s\" has %d rows, input \"%s\" has %d: a row of each is an example"
-        error(script.error("T0903", why:format(of, count, name, tensor:rows())), 0)
+        error(package.error("T0903", why:format(of, count, name, given:rows())), 0)
       end
-      count, of = tensor:rows(), name
+      count, of = given:rows(), name
     end
   end
   return batch.rows or count and count - first + 1 or 0
@@ -239,7 +240,7 @@ end
 local function raise_not_finite(self, what, batch)
   local found, where = "", nil
   if batch and not self.program.vertex then found, where = inspection.culprit((look_into(self, batch))) end
-  error(script.error("T0903", ("the %s of step %d is not finite%s"):format(what, self.steps, found),
+  error(package.error("T0903", ("the %s of step %d is not finite%s"):format(what, self.steps, found),
     {where = where, help = "a smaller rate, or clip = 1, keeps it bounded; nan = \"skip\" leaves such steps out"}), 0)
 end
 
@@ -265,7 +266,7 @@ local function backward_in_pieces(self, batch, pieces, hooks)
     hooks.ready(l)
   end
   return in_pieces(self, self.train, batch, pieces, function(piece, last)
-    local sum, count, correct = finished(self, nil, core.span("forward, backward", self.train.step, self.train, 0,
+    local sum, count, correct = finished(self, nil, compute.span("forward, backward", self.train.step, self.train, 0,
       self.steps, hooks and hooks.need, last and ready or nil))
     for _, t in ipairs(self.tables) do t:collect(piece == 1, last) end
     if not last then
@@ -279,7 +280,7 @@ end
 
 ---Forward and backward; gradients are sums over the examples.
 ---@param hooks? {need?: fun(layer: integer), ready?: fun(layer: integer)} called between operations
----@param exchange? table core.exchange, which takes the gradients that are offered as factors
+---@param exchange? table compute.exchange, which takes the gradients that are offered as factors
 ---@return table {loss = sum, count = n, correct = n}
 ---@package
 function model:backward(batch, hooks, exchange)
@@ -292,7 +293,7 @@ function model:backward(batch, hooks, exchange)
   end
   if self.folding then self.train:divide(self.per == "sample" and graphs.samples or 0) end
   self.last = batch
-  local sum, counted, correct = finished(self, batch, core.span("forward, backward", self.train.step, self.train,
+  local sum, counted, correct = finished(self, batch, compute.span("forward, backward", self.train.step, self.train,
     count, self.steps, hooks and hooks.need, hooks and hooks.ready, exchange))
   return result(sum, counted, correct, graphs)
 end
@@ -325,7 +326,7 @@ function model:follow(first, count)
   local at <const> = place_of(self)
   local all <const> = count == 0
   local e <const> = all and 0 or self.keep -- e = e keep + (1 - keep) w, as a step of gradient descent on e
-  core.update(at.device, {rule = "sgd", rate = 1, decay = 1 - e, scale = e - 1}, first,
+  compute.update(at.device, {rule = "sgd", rate = 1, decay = 1 - e, scale = e - 1}, first,
     all and self.layout.keys * KEY or count, self.average, at.parameters)
 end
 
@@ -360,7 +361,7 @@ end
 
 local function wants_optimizer(self, what)
   if self.optimizer then return end
-  error(script.error("T0903", what .. " requires an optimizer: compile {optimizer = nn.sgd {lr = 0.1}}"), 3)
+  error(package.error("T0903", what .. " requires an optimizer: compile {optimizer = nn.sgd {lr = 0.1}}"), 3)
 end
 
 ---One step of training on a batch.
@@ -393,7 +394,7 @@ function model:apply(r, tables)
   if self.folding or (away and not self.clip) then
     scale = self:scale(r.loss * r.loss, 1) and (count > 0 and 1 / count or 0) -- refuses what is not finite
   else
-    local squares = core.norm2(at.device, 0, all, at.gradients)
+    local squares = compute.norm2(at.device, 0, all, at.gradients)
     for _, t in ipairs(tables or self.tables) do squares = squares + t:squares() end
     scale = self:scale(squares, count)
   end
@@ -445,44 +446,44 @@ function model:table(name)
   for _, t in ipairs(self.tables) do
     if t.name == name and t.array then return t.array end
   end
-  error(script.error("T0903", ("the model has no table `%s` of its own"):format(name)), 2)
+  error(package.error("T0903", ("the model has no table `%s` of its own"):format(name)), 2)
 end
 
 ---A parameter: shares storage with the model; on a device with memory of its own with `parameters`, so that changes
 ---count after give().
 ---@return table tensor rows x columns
 function model:parameter(name)
-  if not self.staged then core.fetch(self.on.parameters, self.parameters) end
+  if not self.staged then compute.fetch(self.on.parameters, self.parameters) end
   for _, p in ipairs(self.layout.parameters) do
     if p.name == name then return self.parameters:view(p.first + 1, p.rows, p.columns) end
   end
-  error(script.error("T0903", ("the program has no parameter `%s`"):format(name)), 2)
+  error(package.error("T0903", ("the program has no parameter `%s`"):format(name)), 2)
 end
 
 ---What a program's buffer holds. On a GPU `model:give()` takes what was set.
 ---@param name string
 ---@return table tensor rows x columns; shares storage
 function model:buffer(name)
-  core.fetch(self.on.states, self.states)
+  compute.fetch(self.on.states, self.states)
   for _, b in ipairs(self.program.buffers) do
     if b.name == name then return self.states:view(b.first + 1, b.rows, b.columns) end
   end
-  error(script.error("T0903", ("the program has no buffer `%s`"):format(name)), 2)
+  error(package.error("T0903", ("the program has no buffer `%s`"):format(name)), 2)
 end
 
 ---The moving average of a parameter, a copy.
 ---@return table tensor rows x columns
 function model:averaged(name)
   if not self.average then
-    error(script.error("T0903", "the model keeps no averages: compile {average = 0.999}"), 2)
+    error(package.error("T0903", "the model keeps no averages: compile {average = 0.999}"), 2)
   end
   local away <const> = not self.staged and self.on.parameters ~= self.parameters
-  local host <const> = away and core.tensor(self.parameters:type(), self.layout.keys, KEY) or self.average
-  if away then core.fetch(self.average, host) end
+  local host <const> = away and tensor.zeros(self.parameters:type(), self.layout.keys, KEY) or self.average
+  if away then compute.fetch(self.average, host) end
   for _, p in ipairs(self.layout.parameters) do
     if p.name == name then return host:view(p.first + 1, p.rows, p.columns):copy() end
   end
-  error(script.error("T0903", ("the program has no parameter `%s`"):format(name)), 2)
+  error(package.error("T0903", ("the program has no parameter `%s`"):format(name)), 2)
 end
 
 ---Writes the parameters by their names, `fc1.w`, running statistics and rows of tables as safetensors.
@@ -528,7 +529,7 @@ function model:forward(batch)
     if #parts == 0 or not parts[1][name] then return self.eval:output(name) end
     local count = 0
     for _, part in ipairs(parts) do count = count + part[name]:rows() end
-    local whole, at = core.tensor(parts[1][name]:type(), count, parts[1][name]:columns()), 1
+    local whole, at = tensor.zeros(parts[1][name]:type(), count, parts[1][name]:columns()), 1
     for _, part in ipairs(parts) do
       local n <const> = part[name]:rows()
       if n > 0 then whole:slice(at, n):put(1, part[name]) end
@@ -555,7 +556,7 @@ end
 ---@return tide.nn.watched {{name=, values=, gradient=, weights=}}: each {mean=, std=, max=, zeros=, bad=} or nil
 function model:watch(batch)
   if self.program.vertex then
-    error(script.error("T0903", "watch is for programs of tensors, not of vertices"), 2)
+    error(package.error("T0903", "watch is for programs of tensors, not of vertices"), 2)
   end
   local list <const>, made <const>, count <const> = look_into(self, batch)
   return inspection.watch(self, list, made, count)

@@ -1,7 +1,8 @@
 -- Operations of one's own, written with those of tide.nn: forward and backward are traced where the operation is
 -- applied, become part of the program's list and are fused like all else. docs/guides/programs.md is the guide.
-local core = require "tide.core"
-local script = require "tide.script"
+local package = require "tide.package"
+local tensor = require "tide.tensor"
+local tide = require "tide"
 
 local nn = {}
 local tools -- of init.lua
@@ -86,45 +87,42 @@ end
 ---@param o {name: string, forward: function, backward?: function}
 ---@return tide.nn.operation|fun(...: tide.nn.value): tide.nn.value
 function nn.operation(o)
-  script.check_fields("T0903", "nn.operation", o, {name = true, forward = true, backward = true})
+  package.check_fields("T0903", "nn.operation", o, {name = true, forward = true, backward = true})
   if type(o.forward) ~= "function" or (o.backward ~= nil and type(o.backward) ~= "function") then
     refuse("nn.operation requires forward, and perhaps backward, as functions")
   end
   return setmetatable({name = tostring(o.name or "of its own"), forward = o.forward, backward = o.backward}, operation)
 end
 
----An operation of a shared object: of values, and perhaps a table of its numbers behind them.
+---Applies an operation of a shared object to values, and perhaps a table of its numbers behind them.
 ---@param name string
 ---@param own userdata
 ---@param numbers {name: string, doc: string, default?: number}[]
----@return function
+---@return tide.nn.value ...
 ---@package
-local function of_module(name, own, numbers)
-  return function(...)
-    if not tools then require "tide.nn" end
-    local inputs <const>, list = {...}, {}
-    local options = inputs[#inputs]
-    if type(options) == "table" and not tools.is_value(options) then inputs[#inputs] = nil else options = {} end
-    local known = {}
-    for i, number in ipairs(numbers) do
-      known[number.name] = true
-      list[i] = options[number.name] or number.default
-      if type(list[i]) ~= "number" then
-        refuse("operation %s requires a number `%s`: %s", name, number.name, number.doc)
-      end
+local function of_module(name, own, numbers, ...)
+  local inputs <const>, list = {...}, {}
+  local options = inputs[#inputs]
+  if type(options) == "table" and not tools.is_value(options) then inputs[#inputs] = nil else options = {} end
+  local known = {}
+  for i, number in ipairs(numbers) do
+    known[number.name] = true
+    list[i] = options[number.name] or number.default
+    if type(list[i]) ~= "number" then
+      refuse("operation %s requires a number `%s`: %s", name, number.name, number.doc)
     end
-    for key in pairs(options) do
-      if not known[key] then refuse("operation %s has no number `%s`", name, tostring(key)) end
-    end
-    local p <const> = tools.is_value(inputs[1]) and inputs[1].program
-      or refuse("operation %s is applied to a %s, not to a value", name, type(inputs[1]))
-    local ids <const> = ids_of({name = name}, "operand", p, inputs, #inputs)
-    tools.place(p)
-    local first <const>, count <const> = tools.checked(p.core:own(own, ids, list))
-    local results = {}
-    for i = 1, count do results[i] = tools.wrap(p, first + i - 1) end -- they follow each other
-    return table.unpack(results)
   end
+  for key in pairs(options) do
+    if not known[key] then refuse("operation %s has no number `%s`", name, tostring(key)) end
+  end
+  local p <const> = tools.is_value(inputs[1]) and inputs[1].program
+    or refuse("operation %s is applied to a %s, not to a value", name, type(inputs[1]))
+  local ids <const> = ids_of({name = name}, "operand", p, inputs, #inputs)
+  tools.place(p)
+  local first <const>, count <const> = tools.checked(p.core:own(own, ids, list))
+  local results = {}
+  for i = 1, count do results[i] = tools.wrap(p, first + i - 1) end -- they follow each other
+  return table.unpack(results)
 end
 
 ---- gradients by differences -----------------------------------------------------------------------------------------
@@ -133,11 +131,11 @@ end
 local function operands_of(inputs)
   local all = {}
   for i, given in ipairs(inputs) do
-    local tensor <const> = type(given) == "table" and given[1] or given
+    local x <const> = type(given) == "table" and given[1] or given
     local dims = type(given) == "table" and {table.unpack(given, 2)} or {}
-    local index <const> = tensor:type() == "i32"
-    if #dims == 0 and not (index and tensor:columns() == 1) then dims = {tensor:columns()} end
-    all[i] = {name = "x" .. i, dims = dims, index = index, tensor = index and tensor or tensor:convert "f64"}
+    local index <const> = x:type() == "i32"
+    if #dims == 0 and not (index and x:columns() == 1) then dims = {x:columns()} end
+    all[i] = {name = "x" .. i, dims = dims, index = index, tensor = index and x or x:convert "f64"}
   end
   return all
 end
@@ -170,14 +168,14 @@ end
 ---@return {checked: integer, skipped: integer, worst: number} worst: difference over the input's largest gradient
 function nn.check_gradient(f, inputs, o)
   o = o or {}
-  script.check_fields("T0903", "nn.check_gradient", o, {samples = true, tolerance = true})
+  package.check_fields("T0903", "nn.check_gradient", o, {samples = true, tolerance = true})
   local operands <const> = operands_of(inputs)
   local net <const>, width <const> = checked_program(f, operands)
   local m <const>, batch = net:compile {device = "reference"}, {}
   local rows <const> = operands[1] and operands[1].tensor:rows() or 0
   for _, x in ipairs(operands) do batch[x.name] = x.tensor end
-  local rng <const> = core.random(7)
-  batch.weights = core.tensor("f64", rows, width)
+  local rng <const> = tide.random(7)
+  batch.weights = tensor.zeros("f64", rows, width)
   for i = 1, rows * width do batch.weights[i] = rng:uniform() + 0.5 end
   local function loss() return m:backward(batch).loss end
 
@@ -205,7 +203,7 @@ function nn.check_gradient(f, inputs, o)
         local off <const> = math.abs(g[e] - slope)
         if off ~= off or off > (o.tolerance or 1e-6) * most[i] + 1e-8 then
           local why <const> = "operand %d, element %d: backward gives %.9g, differences %.9g"
-          error(script.error("T0903", why:format(i, e, g[e], slope), {
+          error(package.error("T0903", why:format(i, e, g[e], slope), {
             where = tools.caller(), help = ("the largest gradient of the operand is %.3g"):format(most[i])}), 0)
         end
         result.checked, result.worst = result.checked + 1, math.max(result.worst, most[i] > 0 and off / most[i] or 0)

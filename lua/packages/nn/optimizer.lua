@@ -2,9 +2,9 @@
 -- of symbolic values that is traced once a shape and run as a program: a rule that treats every element alike in pieces
 -- that fit the cache, another a parameter at a time. The states of a rule lie in arrays of the parameters' layout, so
 -- checkpoints and joining workers treat all rules alike.
-local core = require "tide.core"
-local script = require "tide.script"
-local text = require "tide.text"
+local compute = require "tide.compute"
+local package = require "tide.package"
+local tensor = require "tide.tensor"
 
 local optimizer = {}
 
@@ -66,7 +66,7 @@ end
 
 ---The checked declaration of a rule of one's own; see nn.optimizer.
 function optimizer.own(tools, o)
-  script.check_fields("T0903", "nn.optimizer", o, FIELDS)
+  package.check_fields("T0903", "nn.optimizer", o, FIELDS)
   if type(o.name) ~= "string" or o.name == "" then tools.refuse "nn.optimizer requires name, which checkpoints keep" end
   if type(o.step) ~= "function" then tools.refuse("nn.optimizer %q requires step, a function", o.name) end
   if o.per and o.per ~= "element" and o.per ~= "parameter" then
@@ -85,7 +85,7 @@ end
 ---A fault of what a rule's functions return, at the line of `step`.
 local function wrong(own, message, ...)
   local info <const> = debug.getinfo(own.step, "S")
-  error(script.error("T0903", ("nn.optimizer %q: " .. message):format(own.name, ...),
+  error(package.error("T0903", ("nn.optimizer %q: " .. message):format(own.name, ...),
     {where = ("%s:%d"):format(info.short_src, info.linedefined)}), 0)
 end
 
@@ -151,7 +151,7 @@ local function declare(self, p, given, made)
     end
   end
   self.changes = {}
-  for _, name in ipairs(text.sorted_keys(wanted)) do
+  for _, name in ipairs(package.sorted_keys(wanted)) do
     local value <const> = made[name]
     if not tools.is_value(value) then
       wrong(own, "step must return `%s`, a value; it is a %s", name, type(value))
@@ -180,9 +180,9 @@ function stepper.new(own, shape, device)
   local run <const> = own.tools.checked(p.core:plan(device, "evaluate", 0))
   local float <const> = device == "reference" and "f64" or "f32"
   local layout <const> = p.core:layout()
-  self.numbers = core.tensor(float, math.max(1, layout.keys), KEY)
+  self.numbers = tensor.zeros(float, math.max(1, layout.keys), KEY)
   self.run = run
-  run:bind(self.numbers, nil, core.tensor(float, 1, KEY))
+  run:bind(self.numbers, nil, tensor.zeros(float, 1, KEY))
   self.places = {}
   for i, name in ipairs(self.names) do self.places[name] = i - 1 end
   for _, each in ipairs(layout.parameters) do self.places[each.name:sub(#"number " + 1)] = each.first end
@@ -249,7 +249,7 @@ function optimizer.plan(o, layout)
     local rule = o.each and o.each({name = p.name, rows = p.rows, columns = p.columns, count = p.count, number = i,
                                     parameters = layout.parameters}) or o
     if type(rule) ~= "table" or not (rule.rule or rule.step) then
-      error(script.error("T0903", ("nn.each gives a %s for parameter `%s`, not an update rule"):format(type(rule),
+      error(package.error("T0903", ("nn.each gives a %s for parameter `%s`, not an update rule"):format(type(rule),
         p.name)), 0)
     end
     local places, arrays = nil, STATES[rule.rule]
@@ -333,7 +333,7 @@ function updates:apply(i, at, scale, step, rates)
   if not rule.step then
     local u <const> = {rule = rule.rule, rate = rate, scale = scale, mu = rule.mu, step = step, beta2 = rule.beta2,
                        eps = rule.eps, decay = p.rows > 1 and rule.decay or 0} -- of matrices alone
-    core.span("update", core.update, at.device, u, p.first, p.count, at.parameters, at.gradients, at.memory[1],
+    compute.span("update", compute.update, at.device, u, p.first, p.count, at.parameters, at.gradients, at.memory[1],
       at.memory[2])
     return
   end
@@ -343,7 +343,7 @@ function updates:apply(i, at, scale, step, rates)
     arrays[name] = {tensor = at.memory[place.array], first = place.first, size = place.size}
   end
   local own <const> = stepper_of(self, rule, p, at.device)
-  core.span("update", own.apply, own, p, arrays, scale, rate, step)
+  compute.span("update", own.apply, own, p, arrays, scale, rate, step)
 end
 
 return optimizer

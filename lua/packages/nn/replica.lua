@@ -1,7 +1,8 @@
 -- A worker's replica of a model's parameters beside the table that holds them for others: what was learnt is written to
 -- it in ranges, and replicas that differ are made equal from it.
-local core = require "tide.core"
+local compute = require "tide.compute"
 local data = require "tide.data"
+local tensor = require "tide.tensor"
 
 ---@class tide.nn.replica
 ---@field resyncs integer how often replicas were not equal
@@ -10,7 +11,7 @@ replica.__index = replica
 
 ---@return table u64 tensor first .. first + count - 1
 function replica.range(first, count)
-  local keys = core.tensor("u64", count, 1)
+  local keys = tensor.zeros("u64", count, 1)
   for i = 1, count do keys[i] = first + i - 1 end
   return keys
 end
@@ -60,7 +61,7 @@ end
 
 ---Replicas are equal bit for bit on processors that multiply alike; where they are not, all take what the table has.
 function replica:compare()
-  local digests <const> = self.w:barrier("replicas", core.digest(self.model.parameters))
+  local digests <const> = self.w:barrier("replicas", compute.digest(self.model.parameters))
   local own <const> = digests[self.w.rank]
   local same = true
   for _, digest in pairs(digests) do same = same and digest == own end

@@ -1,9 +1,9 @@
 -- Rows of a program's tables: those that a batch reads are brought together before it runs, and changed after it. Here
 -- a table is one array of this process; in a job it is a table of the cluster (tide.nn.shared_rows).
-local core = require "tide.core"
+local compute = require "tide.compute"
 local optimizer = require "tide.nn.optimizer"
-local script = require "tide.script"
-local text = require "tide.text"
+local package = require "tide.package"
+local tensor = require "tide.tensor"
 
 ---@class tide.nn.rows one table
 ---@field name string
@@ -21,17 +21,17 @@ adder.__index = adder
 
 ---@package
 function rows.adder(device, float, count, columns)
-  local host <const> = core.tensor(float, count, columns)
-  return setmetatable({device = device, host = host, on = core.place(device, host)}, adder)
+  local host <const> = tensor.zeros(float, count, columns)
+  return setmetatable({device = device, host = host, on = compute.place(device, host)}, adder)
 end
 
 function adder:clear()
-  if self.on == self.host then self.host:fill(0) else core.give(self.on, self.host) end
+  if self.on == self.host then self.host:fill(0) else compute.give(self.on, self.host) end
 end
 
 ---to += from, elements first .. (from 0)
 function adder:add(first, count, to, from)
-  if count > 0 then core.update(self.device, ADDS, first, count, to, from) end
+  if count > 0 then compute.update(self.device, ADDS, first, count, to, from) end
 end
 
 -- Rules of tables, as table_spec has them: their options and defaults, and how many numbers a row of width w remembers.
@@ -47,19 +47,19 @@ local RULES <const> = {
 ---@param name string of the table
 function rows.rule(name, given)
   if type(given) ~= "table" or not RULES[given[1] or given.rule] then
-    error(script.error("T0903", ("table %q needs an update rule"):format(name),
+    error(package.error("T0903", ("table %q needs an update rule"):format(name),
       {help = ('tables = {%s = {"adagrad", lr = 0.1}}; there are %s'):format(name,
-        table.concat(text.sorted_keys(RULES), ", "))}), 0)
+        table.concat(package.sorted_keys(RULES), ", "))}), 0)
   end
   local rule <const> = given[1] or given.rule
   for key in pairs(given) do
     if key ~= 1 and key ~= "rule" and key ~= "lr" and type(RULES[rule][key]) ~= "number" then
-      error(script.error("T0903", ("table %q: rule %s has no option `%s`"):format(name, rule, tostring(key))), 0)
+      error(package.error("T0903", ("table %q: rule %s has no option `%s`"):format(name, rule, tostring(key))), 0)
     end
   end
   local lr <const> = given.lr
   if type(lr) ~= "number" and not (type(lr) == "function" and rule == "sgd") then
-    error(script.error("T0903", ("table %q: lr is a number%s"):format(name,
+    error(package.error("T0903", ("table %q: lr is a number%s"):format(name,
       rule == "sgd" and " or a function of the step" or "; a schedule needs sgd")), 0)
   end
   local made = {rule = rule, lr = lr}
@@ -81,7 +81,7 @@ function rows.rules(tables, given)
   end
   for name in pairs(given or {}) do
     if not known[name] then
-      error(script.error("T0903", ("the program has no table %q"):format(tostring(name))), 0)
+      error(package.error("T0903", ("the program has no table %q"):format(tostring(name))), 0)
     end
   end
   return made
@@ -95,12 +95,12 @@ end
 function rows.new(model, spec, index, rule)
   local float <const> = model.device == "reference" and "f64" or "f32"
   local self = setmetatable({name = spec.name, index = index, rule = rule, width = spec.columns, float = float,
-                             device = model.device, array = core.tensor(float, spec.rows, spec.columns)}, rows)
+                             device = model.device, array = tensor.zeros(float, spec.rows, spec.columns)}, rows)
   model.program.core:table_rows(index, model.seed, 0, self.array)
   local from <const> = spec.vectors
-  if from and #from.ids > 0 then core.rows_put(self.array, from.ids, from.values:convert(float)) end
+  if from and #from.ids > 0 then compute.rows_put(self.array, from.ids, from.values:convert(float)) end
   local remembered <const> = rule and RULES[rule.rule].state(spec.columns) or 0
-  self.state = remembered > 0 and core.tensor(float, spec.rows, remembered) or nil
+  self.state = remembered > 0 and tensor.zeros(float, spec.rows, remembered) or nil
   return self
 end
 
@@ -108,20 +108,20 @@ end
 function rows:reserve(count)
   if self.room and count <= self.room then return end
   self.room = math.max(64, 2 * count)
-  self.here = core.tensor(self.float, self.room, self.width)
-  self.gradients = core.tensor(self.float, self.room, self.width)
-  self.on = {rows = core.place(self.device, self.here), gradients = core.place(self.device, self.gradients)}
+  self.here = tensor.zeros(self.float, self.room, self.width)
+  self.gradients = tensor.zeros(self.float, self.room, self.width)
+  self.on = {rows = compute.place(self.device, self.here), gradients = compute.place(self.device, self.gradients)}
 end
 
 ---Brings rows together in `here`.
-function rows:bring(ids) core.rows_get(self.here, self.array, ids) end
+function rows:bring(ids) compute.rows_get(self.here, self.array, ids) end
 
 ---The rows that the run's batch reads are bound.
 function rows:gather(run, training)
   self.ids = run:table_ids(self.index)
   self:reserve(#self.ids)
   self:bring(self.ids)
-  core.give(self.on.rows, self.here)
+  compute.give(self.on.rows, self.here)
   run:bind_table(self.index, self.on.rows, training and self.on.gradients or nil, #self.ids)
 end
 
@@ -141,17 +141,17 @@ end
 
 ---The sum of squares of the gradients.
 function rows:squares()
-  core.fetch(self.on.gradients, self.gradients)
-  return core.norm2(self.float == "f64" and "reference" or "cpu", 0, #self.ids * self.width, self.gradients)
+  compute.fetch(self.on.gradients, self.gradients)
+  return compute.norm2(self.float == "f64" and "reference" or "cpu", 0, #self.ids * self.width, self.gradients)
 end
 
 function rows:rate(step) return optimizer.rate(self.rule, step) end
 
 ---Changes the rows of the last batch by their gradients, each multiplied by `scale`.
 function rows:update(scale, step)
-  core.fetch(self.on.gradients, self.gradients)
+  compute.fetch(self.on.gradients, self.gradients)
   local rule <const> = self.rule
-  core.rows_update({rule = rule.rule, rate = self:rate(step), scale = scale, eps = rule.eps, beta2 = rule.beta2,
+  compute.rows_update({rule = rule.rule, rate = self:rate(step), scale = scale, eps = rule.eps, beta2 = rule.beta2,
                     mu = rule.beta1 or rule.momentum}, self.array, self.state, self.ids, self.gradients)
 end
 

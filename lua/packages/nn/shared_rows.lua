@@ -2,10 +2,10 @@
 -- its part of the batch reads; after it, it pushes their gradients, already divided by the count of the whole batch,
 -- which all workers know from the labels. A `bsp` table adds up what all push and applies the rule once a clock, so all
 -- workers see the same rows to the bit.
-local core = require "tide.core"
+local compute = require "tide.compute"
+local package = require "tide.package"
 local rows = require "tide.nn.rows"
-local script = require "tide.script"
-local table_spec = require "tide.run.table_spec"
+local tide = require "tide"
 
 ---@class tide.nn.shared_rows: tide.nn.rows
 local shared = setmetatable({}, {__index = rows})
@@ -40,7 +40,7 @@ function shared.declare(program, given)
     known[t.name] = true
     local key <const> = cluster_name(t.name)
     if RESERVED[key] or made[key] then
-      error(script.error("T0203", ("a table cannot be named %q: the job has its own of that name"):format(t.name)), 0)
+      error(package.error("T0203", ("a table cannot be named %q: the job has its own of that name"):format(t.name)), 0)
     end
     local rule, placed = split(t.name, given and given[t.name])
     local update = {"add"} -- sgd: what is pushed has the rate of its step
@@ -52,15 +52,15 @@ function shared.declare(program, given)
       local init = t.kind == "uniform" and {"uniform", -t.number, t.number} or t.kind == "normal"
         and {"normal", t.number} or {"zero"}
       if t.kind == "constant" and t.number ~= 0 then
-        error(script.error("T0203", ("table %q: rows of a job begin at zero, uniform or normal"):format(t.name)), 0)
+        error(package.error("T0203", ("table %q: rows of a job begin at zero, uniform or normal"):format(t.name)), 0)
       end
-      return table_spec.new {keys = table_spec.dense(t.rows), width = t.columns, init = init, update = update,
+      return tide.table {keys = tide.dense(t.rows), width = t.columns, init = init, update = update,
                              consistency = placed.consistency or "bsp", replicas = placed.replicas,
                              technique = placed.technique}
     end
   end
   for name in pairs(given or {}) do
-    if not known[name] then error(script.error("T0203", ("the program has no table %q"):format(tostring(name))), 0) end
+    if not known[name] then error(package.error("T0203", ("the program has no table %q"):format(tostring(name))), 0) end
   end
   return made
 end
@@ -109,10 +109,10 @@ end
 function shared:update(scale, step)
   local count <const> = #self.ids
   if count == 0 then return end
-  core.fetch(self.on.gradients, self.gradients)
+  compute.fetch(self.on.gradients, self.gradients)
   local change <const> = self.gradients:slice(1, count)
   local factor <const> = self.rule.rule == "sgd" and -self:rate(step) * scale or scale
-  core.rows_scale(change, factor)
+  compute.rows_scale(change, factor)
   self.pushed = self.table:push(self.ids, change, {async = true})
 end
 

@@ -9,7 +9,7 @@
 --
 -- With `batch = {start =, max =}` batch and learning rate follow the noise of the gradients (tide.nn.adapt).
 local adapt = require "tide.nn.adapt"
-local core = require "tide.core"
+local compute = require "tide.compute"
 local group = require "tide.nn.worker_group"
 local local_steps = require "tide.nn.local_steps"
 local data = require "tide.data"
@@ -17,10 +17,9 @@ local optimizer = require "tide.nn.optimizer"
 local exchange = require "tide.nn.exchange"
 local package = require "tide.package"
 local replica = require "tide.nn.replica"
-local script = require "tide.script"
 local shared_rows = require "tide.nn.shared_rows"
-local table_spec = require "tide.run.table_spec"
-local text = require "tide.text"
+local tensor = require "tide.tensor"
+local tide = require "tide"
 local units = require "tide.units"
 
 local train = {}
@@ -30,14 +29,16 @@ local SLOTS <const> = 64 -- workers whose inner optimizers' memory is kept, with
 
 local function state_keys(layout) return math.max(1, (layout.states + KEY - 1) // KEY) end
 
+local nets <const> = setmetatable({}, {__mode = "k"}) -- job -> what its workers read and report
+
 ---Examples as rows of tensors "PART.NAME", one for each input of the program.
 local function tensors_of(w, part)
-  local inputs <const> = w.job.net.inputs
+  local inputs <const> = nets[w.job].inputs
   local whole, buffers, rows = {}, nil, nil
   for i, name in ipairs(inputs) do
     local t <const> = w.data:whole(("%s.%s"):format(part, name))
     if rows and t:rows() ~= rows then
-      error(script.error("T0402", ("`%s.%s` has %d examples, `%s.%s` %d"):format(part, inputs[1], rows, part, name,
+      error(package.error("T0402", ("`%s.%s` has %d examples, `%s.%s` %d"):format(part, inputs[1], rows, part, name,
         t:rows()), {help = "an example is a row of each input"}), 0)
     end
     whole[i], rows = t, rows or t:rows()
@@ -48,7 +49,7 @@ local function tensors_of(w, part)
     pick = function(order, first, count, most)
       if not buffers then
         buffers = {}
-        for i, t in ipairs(whole) do buffers[i] = core.tensor(t:type(), most, t:columns()) end
+        for i, t in ipairs(whole) do buffers[i] = tensor.zeros(t:type(), most, t:columns()) end
       end
       local batch <const>, numbers <const> = {first = 1, rows = count}, order:slice(first, count)
       for i, name in ipairs(inputs) do
@@ -155,10 +156,10 @@ local function each_memory(self, f)
   local own <const>, rows <const>, tables <const> = self.model, self.model.layout.keys, self.w.tables
   local here <const> = own.staged or own.on.parameters == own.parameters -- else in the device's memory
   local function visit(to, first, array, alone)
-    local held <const> = here and array or core.tensor("f32", rows, KEY)
-    if not here then core.fetch(array, held) end
+    local held <const> = here and array or tensor.zeros("f32", rows, KEY)
+    if not here then compute.fetch(array, held) end
     f(to, first, held, alone)
-    if not here then core.give(array, held) end
+    if not here then compute.give(array, held) end
   end
   local before = 0
   if self.rounds then
@@ -286,11 +287,11 @@ local function measure(w, part, names)
   for first = from, from + rows - 1, EVALUATED do
     local given <const> = examples.slice(first, math.min(EVALUATED, from + rows - first))
     local outputs <const>, batch = own:forward(given), {rows = given.rows}
-    for _, name in ipairs(w.job.net.inputs) do batch[name] = given[name]:slice(first, given.rows) end
+    for _, name in ipairs(nets[w.job].inputs) do batch[name] = given[name]:slice(first, given.rows) end
     for _, name in ipairs(names) do
-      local sum, count = w.job.net.metrics[name](outputs, batch)
+      local sum, count = nets[w.job].metrics[name](outputs, batch)
       if type(sum) ~= "number" or count ~= nil and type(count) ~= "number" then
-        error(script.error("T0203", ("metric `%s` returns a sum over the examples of the batch, and perhaps a count")
+        error(package.error("T0203", ("metric `%s` returns a sum over the examples of the batch, and perhaps a count")
           :format(name)), 0)
       end
       sums[name], counts[name] = sums[name] + sum, counts[name] + (count or given.rows)
@@ -307,7 +308,7 @@ function trainer:validate(report, part)
   local w <const> = self.w
   local sums, tested = evaluate_on(w, tensors_of(w, part))
   report.valid_loss, report.valid_correct, report.valid_examples = sums.loss, sums.correct, tested
-  local names <const> = text.sorted_keys(w.job.net.metrics)
+  local names <const> = package.sorted_keys(nets[w.job].metrics)
   if #names == 0 then return end
   local own, counts = measure(w, part, names)
   for _, name in ipairs(names) do
@@ -342,10 +343,10 @@ local function run_epoch(self, epoch)
   report.loss, report.examples, report.correct, report.steps = own.loss, own.count, own.correct, own.steps
   report.alike = {loss = total.loss, examples = total.count, correct = total.correct, skipped = total.skipped}
   if self.rounds then report.skipped = own.skipped end -- of this worker's steps; others skip a step together
-  if w.job.net.watch and self.group:present()[1] == w.rank and self.model.last then -- sums of one worker's
+  if nets[w.job].watch and self.group:present()[1] == w.rank and self.model.last then -- sums of one worker's
     for name, number in pairs(self.model:watch(self.model.last):fields()) do report[name] = number end
   end
-  if w.job.net.validate then self:validate(report, w.job.net.validate) end
+  if nets[w.job].validate then self:validate(report, nets[w.job].validate) end
   local adapts <const> = self.group.adapts
   if adapts then report.alike.batch, report.alike.progress = adapts.total, adapts.progress end
   w:report(report)
@@ -391,7 +392,7 @@ local BATCH <const> = {start = true, max = true, lo = true, hi = true, rule = tr
                        grow = true}
 local ADAM <const> = {adam = true, adamw = true, rmsprop = true} -- as those of one's own that are `normalised`
 
-local function fail(o, why) error(script.error("T0203", ("nn.job `%s`: %s"):format(tostring(o.name), why)), 4) end
+local function fail(o, why) error(package.error("T0203", ("nn.job `%s`: %s"):format(tostring(o.name), why)), 4) end
 
 -- The batch of a job whose batch changes, complete; nil: it is a number.
 local function check_batch(o)
@@ -402,7 +403,7 @@ local function check_batch(o)
     return nil
   end
   if o.program.vertex then fail(o, "a batch that changes is for programs of tensors") end
-  script.check_fields("T0203", "`batch` of nn.job", b, BATCH)
+  package.check_fields("T0203", "`batch` of nn.job", b, BATCH)
   for _, name in ipairs {"start", "max", "lo", "hi", "warmup", "hold"} do
     if b[name] ~= nil and (math.type(b[name]) ~= "integer" or b[name] < (name == "hold" and 0 or 1)) then
       fail(o, ("`batch.%s` must be a whole number of 1 or more"):format(name))
@@ -427,7 +428,7 @@ end
 -- When the job ends: after its epochs, by loss or time, or when a number of the reports gets no better.
 local function stop_rule(o)
   local s <const> = o.stop or {}
-  script.check_fields("T0203", "`stop` of nn.job", s, STOP)
+  package.check_fields("T0203", "`stop` of nn.job", s, STOP)
   local rule = {epochs = o.epochs, loss = s.loss, time = s.time}
   if not (s.metric or s.patience) then return rule end
   local metric <const> = s.metric or (o.validate and "valid_loss" or "loss")
@@ -452,7 +453,7 @@ local function is_rule(o) return type(o) == "table" and (o.rule or o.step or o.e
 local function check_exchange(o, changes)
   local e <const> = o.exchange
   if e == nil then return nil, o.comm or "comm/hybrid" end
-  script.check_fields("T0203", "`exchange` of nn.job", e, EXCHANGE)
+  package.check_fields("T0203", "`exchange` of nn.job", e, EXCHANGE)
   if math.type(e.every) ~= "integer" or e.every < 1 then
     fail(o, ("`exchange.every` is %s, not a number of local steps, 1 or more"):format(tostring(e.every)))
   end
@@ -489,16 +490,16 @@ end
 ---@param o tide.nn.job_fields
 ---@return tide.job
 function train.job(o)
-  script.check_fields("T0203", "nn.job", o, KNOWN)
+  package.check_fields("T0203", "nn.job", o, KNOWN)
   local changes <const> = check_batch(o)
   if not o.program.vertex and (o.tables or o.per or o.memory) then
-    error(script.error("T0203", "tables, per and memory are of programs of vertices (nn.vertex)"), 0)
+    error(package.error("T0203", "tables, per and memory are of programs of vertices (nn.vertex)"), 0)
   end
   if o.memory ~= nil and not units.parse_size(o.memory) then
     fail(o, ("`memory` is %s: %s"):format(tostring(o.memory), select(2, units.parse_size(o.memory))))
   end
   if o.tables and o.clip then
-    error(script.error("T0203", "clip would bound the norm of all gradients; it is not possible with tables"), 0)
+    error(package.error("T0203", "clip would bound the norm of all gradients; it is not possible with tables"), 0)
   end
   if not is_rule(o.optimizer) then
     fail(o, "`optimizer` is missing: an update rule like nn.adamw {lr = 1e-3}")
@@ -525,35 +526,30 @@ function train.job(o)
   local keys <const>, states <const> = layout.keys, state_keys(layout)
   local memories = optimizer.plan(o.optimizer, layout).arrays
   if rounds then memories = optimizer.plan(rounds.outer, layout).arrays + SLOTS * memories end
-  return require("tide.run.job").new {
+  local job <const> = tide.job {
     name = o.name, data = o.data, seed = o.seed or 1, stop = stop_rule(o), params = o.params,
-    net = {inputs = o.program.inputs, metrics = o.metrics or {}, validate = o.validate, watch = o.watch,
-           misfit = function(records) return misfit(o, records) end},
     checkpoint = o.checkpoint,
-    comm = {tensors = function() return (rounds and local_steps or exchange).describe(o.program) end,
-            batch = changes and changes.start or o.batch},
-    adapts = changes,
     policies = {comm = comm, batching = changes and (o.batching or "batching/goodput") or nil},
     tables = function()
       local copies <const> = package.copies()
       local made = {
-        params = table_spec.new {keys = table_spec.dense(keys), width = KEY, slots = "range", update = {"assign"},
+        params = tide.table {keys = tide.dense(keys), width = KEY, slots = "range", update = {"assign"},
                                  replicas = copies},
-        states = table_spec.new {keys = table_spec.dense(states), width = KEY, update = {"assign"}, replicas = copies},
+        states = tide.table {keys = tide.dense(states), width = KEY, update = {"assign"}, replicas = copies},
       }
       if memories > 0 then -- its rows take memory once they are written: for checkpoints, and when all workers leave
-        made.memory = table_spec.new {keys = table_spec.dense(keys * memories), width = KEY, slots = "range",
+        made.memory = tide.table {keys = tide.dense(keys * memories), width = KEY, slots = "range",
                                       update = {"assign"}, replicas = copies}
       end
       if o.average then
-        made.average = table_spec.new {keys = table_spec.dense(keys), width = KEY, slots = "range",
+        made.average = tide.table {keys = tide.dense(keys), width = KEY, slots = "range",
                                        update = {"assign"}, replicas = copies}
       end
       for name, declare in pairs(declared) do made[name] = declare() end
       return made
     end,
     on_worker_loss = "replay",
-    meets = not o.program.vertex, prepare = function(w) w.trainer = new_trainer(w, o, changes) end,
+    prepare = function(w) w.trainer = new_trainer(w, o, changes) end,
     worker = function(w)
       for epoch in w.trainer.group:epochs(o.epochs) do
         if epoch.resumes then
@@ -571,6 +567,14 @@ function train.job(o)
     end,
     evaluate = evaluations(o.program, o.metrics or {}),
   }
+  nets[job] = {inputs = o.program.inputs, metrics = o.metrics or {}, validate = o.validate, watch = o.watch}
+  return package.extend(job, {
+    communication = {tensors = function() return (rounds and local_steps or exchange).describe(o.program) end,
+                     batch = changes and changes.start or o.batch},
+    adaptation = changes and {start = changes.start, max = changes.max, lo = changes.lo, hi = changes.hi,
+                              hold = changes.hold, grow = changes.grow},
+    meeting = {midway = not o.program.vertex, misfit = function(records) return misfit(o, records) end},
+  })
 end
 
 return train

@@ -8,10 +8,9 @@ batching.__index = batching
 local HALF_S <const> = 1200 -- a measurement counts half as much after this
 local FIT_EVERY_S <const> = 1
 
----@param job tide.job
+---@param limits tide.extension.adaptation
 ---@param machines fun(): integer how many machines its workers are on
-function batching.new(job, machines)
-  local limits <const> = job.adapts
+function batching.new(limits, machines)
   return setmetatable({limits = limits, machines = machines, total = limits.start, accum = 1, rows = {}, keys = {},
                        fits = 0, max_seen = 0, fitted_at = -math.huge}, batching)
 end

@@ -5,10 +5,10 @@ comm.__index = comm
 
 local FORGET <const> = 0.3 -- weight of a new measurement
 
----@param job tide.job with `comm`
-function comm.new(job)
-  local self = setmetatable({tensors = {}, number = 0, batch = job.comm.batch}, comm)
-  for i, t in ipairs(job.comm.tensors()) do
+---@param sent tide.extension.communication
+function comm.new(sent)
+  local self = setmetatable({tensors = {}, number = 0, batch = sent.batch}, comm)
+  for i, t in ipairs(sent.tensors()) do
     self.tensors[i] = {id = t.id, name = t.name, rows = t.rows, cols = t.cols, values = t.values, rest = t.rest,
       row_values = t.row_values, positions = t.positions, bytes = t.bytes, path = "ps",
       format = "f32", fanout = 0, seconds = {}}

@@ -6,14 +6,15 @@
 -- data is cut into chunks, and a sync seat for each table that it names one for: {sync = "sync/adaptive"} for all
 -- tables with clocks, or {sync = {columns = "sync/adaptive"}}.
 -- A job has a batching seat when it declares `batch`: each worker's share is w.batch, and what a worker reports as
--- `examples`, with the seconds it did not wait, is what its speed is judged by. It has a comm seat when it declares
--- `comm`: how the gradients of each layer travel.
+-- `examples`, with the seconds it did not wait, is what its speed is judged by. Packages add seats at extension points
+-- (tide.run.extensions): a comm seat at `communication`, a batching seat with a fit at `adaptation`.
 local audit = require "tide.cluster.verbs"
 local Batching = require "tide.policy.batching"
 local core = require "tide.core"
 local dispatch = require "tide.policy.dispatch"
 local errors = require "tide.errors"
 local Comm = require "tide.policy.comm"
+local extensions = require "tide.run.extensions"
 local guard = require "tide.policy.guard"
 local Host = require "tide.policy.host"
 local journal = require "tide.policy.journal"
@@ -30,10 +31,9 @@ live.__index = live
 
 local SAMPLES_MAX <const> = 64
 
----@param batch number|table the job's field
+---@param batch tide.extension.batch
 ---@return table {total=, min=, max=}
 local function batch_of(batch)
-  if type(batch) == "number" then batch = {total = batch} end
   return {total = math.tointeger(batch.total), min = math.tointeger(batch.min or 1),
           max = math.tointeger(batch.max or batch.total)}
 end
@@ -193,13 +193,14 @@ local SEATS <const> = {"batching", "placement", "scaling", "comm", "dispatch", "
 -- What a job must declare for a policy of the kind, or nothing.
 local NEEDS <const> = {
   batching = {"batch", "give `batch = N`, the examples of one step over all workers"},
-  comm = {"comm", "jobs of tide.nn with more than one worker have it"},
+  comm = {"communication", "nn.job and tide.factors.job declare it; a package does by package.extend"},
   dispatch = {"chunks", "give `data = N`, and ask for chunks of it by w:chunks()"},
 }
 
 local function declares(job, kind)
   if kind == "dispatch" then return job:has_chunks() end
-  return job[NEEDS[kind][1]] ~= nil or kind == "batching" and job.adapts ~= nil
+  return extensions.of(job, NEEDS[kind][1]) ~= nil
+    or kind == "batching" and extensions.of(job, "adaptation") ~= nil
 end
 
 -- Which seats a job has; raises what cannot be.
@@ -234,7 +235,10 @@ end
 
 ---@param job tide.job
 ---@return boolean whether there is anything that a policy could decide
-function live.has_seats(job) return job.batch ~= nil or job.comm ~= nil or next(job.policies or {}) ~= nil end
+function live.has_seats(job)
+  return extensions.of(job, "batch") ~= nil or extensions.of(job, "communication") ~= nil
+    or next(job.policies or {}) ~= nil
+end
 
 local function signals(names)
   local set = {}
@@ -257,8 +261,10 @@ local SIGNALS <const> = {
 function live.new(controller, job)
   local seats <const> = seats_of(job)
   if #seats == 0 then return nil end
+  local batch <const>, sent <const> = extensions.of(job, "batch"), extensions.of(job, "communication")
+  local adaptation <const> = extensions.of(job, "adaptation")
   local self = setmetatable({controller = controller,
-    driver = new_driver(controller, job.batch and batch_of(job.batch))}, live)
+    driver = new_driver(controller, batch and batch_of(batch))}, live)
   local d <const> = self.driver
   local policies <const> = job.policies or {}
   if policies.placement or policies.scaling then
@@ -274,8 +280,8 @@ function live.new(controller, job)
     end)
   end
   d.dispatch = policies.dispatch and dispatch.new(controller, SAMPLES_MAX, d.started_at)
-  d.comm = job.comm and Comm.new(job)
-  d.adapts = job.adapts and Batching.new(job, function() return controller:machine_count() end)
+  d.comm = sent and Comm.new(sent)
+  d.adapts = adaptation and Batching.new(adaptation, function() return controller:machine_count() end)
   local own <const> = controller.a.journal and assert(journal.open(controller.a.journal, function(why)
     controller:emit {kind = "unsaved", what = "the journal of the policies",
                      error = script.error("T0403", why, {where = controller.a.journal})}

@@ -13,6 +13,7 @@
 -- driver asks for the next one, so that an evaluation in the body of that loop sees the parameters of exactly this
 -- report.
 local core = require "tide.core"
+local extensions = require "tide.run.extensions"
 local params = require "tide.run.params"
 local report = require "tide.run.report"
 local script = require "tide.script"
@@ -299,8 +300,10 @@ function methods:meet()
     return self:fail(script.error("T0609", "all workers wait for chunks that they hold themselves",
       {help = "w:chunks() inside a loop over w:chunks() cannot end"}))
   end
-  if self.job.meets and running[1].waits.name == "epoch" and self:admit_here() then return end -- they come here too
-  local stays <const> = self.job.meets and self:unheard(running)
+  if extensions.meets_midway(self.job) and running[1].waits.name == "epoch" and self:admit_here() then
+    return -- they come here too
+  end
+  local stays <const> = extensions.meets_midway(self.job) and self:unheard(running)
   local batches <const> = values_of(running)
   for _, w in ipairs(running) do
     for k = 1, #batches - 1 do self:send_worker(w, {op = "values", id = w.waits.id, values = batches[k]}) end

@@ -12,7 +12,7 @@
 -- goes to whoever asks, in order. It may also ask for chunks of another size (resize): from the next pass on, for what
 -- is out is a range of this pass.
 local core = require "tide.core"
-local data = require "tide.data"
+local data_sets = require "tide.run.data_sets"
 local report = require "tide.run.report"
 
 local chunks = {}
@@ -123,7 +123,7 @@ end
 function chunks:range_of(index)
   local rest <const> = self.rest[index]
   if rest then return rest.first, rest.count end
-  return data.piece(self.count, index, self.pieces)
+  return data_sets.piece(self.count, index, self.pieces)
 end
 
 ---Leases the next chunk for this worker.

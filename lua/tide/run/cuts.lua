@@ -1,5 +1,6 @@
 -- Checkpoints of a run: what its workers and its controller say of a cut, and the writing of a generation.
 local core = require "tide.core"
+local extensions = require "tide.run.extensions"
 local script = require "tide.script"
 local service = require "tide.service"
 
@@ -66,7 +67,8 @@ function methods:records_of(info)
     ranks[w.rank] = cut and cut.ranks[w.rank] or self.records[w.rank] or {}
     if w.state ~= "lost" then there = ranks[w.rank] end
   end
-  for _, w in ipairs(self.job.comm and there and self.workers or {}) do -- a net's say the same of where they stand
+  local alike <const> = there and extensions.of(self.job, "meeting") -- they all stand at the same step
+  for _, w in ipairs(alike and self.workers or {}) do
     if w.state == "lost" then ranks[w.rank] = there end
   end
   return ranks, cut and cut.own

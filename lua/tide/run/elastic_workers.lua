@@ -12,7 +12,8 @@
 -- and no tables with clocks, which count on who was there at the start. Jobs that exchange gradients divide their data
 -- anew with each report (tide.nn.worker_group).
 local core = require "tide.core"
-local data = require "tide.data"
+local data_sets = require "tide.run.data_sets"
+local extensions = require "tide.run.extensions"
 local runs = require "tide.cluster.runs"
 local text = require "tide.text"
 
@@ -28,7 +29,9 @@ function methods:bound_to_ranks()
   if not self.job:survives_workers() then
     return "its work is bound to ranks: cut the data into chunks (w:chunks), or say `on_worker_loss = \"replay\"`"
   end
-  if data.is_set(self.job.data) and not self.job.comm then return "its data set is cut by the number of workers" end
+  if data_sets.is_set(self.job.data) and not extensions.of(self.job, "meeting") then
+    return "its data set is cut by the number of workers"
+  end
   return nil
 end
 
@@ -104,7 +107,7 @@ end
 
 ---Somebody comes or goes: all of a job that meets in mid-epoch are asked to.
 function methods:ask_to_meet()
-  if not self.job.meets or self:is_starting() then return end
+  if not extensions.meets_midway(self.job) or self:is_starting() then return end
   self.meetings = (self.meetings or 0) + 1
   for _, w in ipairs(self.workers) do
     if w.state == "running" then self:send_worker(w, {op = "meet", count = self.meetings}) end
@@ -188,7 +191,7 @@ function methods:drop(ranks)
     if w and HAS_BEGUN[w.state] then
       w.dropped = true
       self:leave_queue(w)
-      if self.job.meets and w.address then
+      if extensions.meets_midway(self.job) and w.address then
         self:send_worker(w, {op = "stop"})
         asks = true
       end

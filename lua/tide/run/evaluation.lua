@@ -1,5 +1,6 @@
 -- Evaluations of a run: each worker tells its part, the driver hears the sums.
 local core = require "tide.core"
+local extensions = require "tide.run.extensions"
 local script = require "tide.script"
 local service = require "tide.service"
 
@@ -20,8 +21,9 @@ local function begin_evaluation(self, e)
   local number <const> = self.next_evaluation
   self.evaluations[number] = {id = e.id or number, name = e.name, missing = {}, count = 0}
   local missing <const> = self.evaluations[number].missing
+  local meets <const> = extensions.of(self.job, "meeting")
   for _, w in ipairs(self.workers) do
-    local replaced <const> = self.job.comm and w.dropped and w.state == "done" -- others have its part
+    local replaced <const> = meets and w.dropped and w.state == "done" -- others have its part
     if w.state ~= "lost" and w.state ~= "joining" and w.state ~= "waiting" and not replaced then
       missing[w.rank] = true
       self:send_worker(w, {op = "evaluate", id = number, name = e.name})

@@ -9,7 +9,8 @@
 -- report of all in which nobody came or went, the seconds, and of these what the slowest worker computed. All seconds
 -- are of this actor's clock: a worker that says otherwise of itself changes no row.
 local core = require "tide.core"
-local data = require "tide.data"
+local data_sets = require "tide.run.data_sets"
+local extensions = require "tide.run.extensions"
 local text = require "tide.text"
 
 local methods <const>, from_driver <const> = {}, {}
@@ -61,7 +62,7 @@ local function end_now(self, w)
 end
 
 local function force(self)
-  if self.job.comm then return end -- a net's workers meet between two steps: they are on their way
+  if extensions.of(self.job, "meeting") then return end -- they meet between two steps: they are on their way
   if self.life:is "to_leave" then self.life:fire "tell" end
   local ended = false
   for _, w in ipairs(self.workers) do
@@ -75,9 +76,9 @@ local function force(self)
   self:meet()
 end
 
--- The workers of a net meet to come and go: one change after the other.
+-- Workers that meet in mid-epoch come and go there: one change after the other.
 local function changes_still(self)
-  if not self.job.meets or self.life:is "away" then return false end
+  if not extensions.meets_midway(self.job) or self.life:is "away" then return false end
   if self.life:is "held_back" then return true end
   for _, w in ipairs(self.workers) do
     if not w.node.lost and (w.state == "joining" or w.state == "waiting" or w.dropped and w.state == "running") then
@@ -247,7 +248,7 @@ function methods:wait_for_others()
     if not w.dropped and (w.state == "done" or w.state == "running") then return end
     leaving = leaving or w.dropped and (w.state == "running" or self.departing and w.state == "done")
   end
-  local hands_in <const> = leaving and (self.departing or self.job.meets) -- what they have learnt
+  local hands_in <const> = leaving and (self.departing or extensions.meets_midway(self.job)) -- what they have learnt
   self.life:fire(hands_in and "lost" or "all_lost")
 end
 
@@ -327,7 +328,9 @@ function grants.bound(job)
   if not job:survives_workers() then
     return "its work is bound to ranks: cut the data into chunks (w:chunks), or say `on_worker_loss = \"replay\"`"
   end
-  if data.is_set(job.data) and not job.comm then return "its data set is cut by the number of workers" end
+  if data_sets.is_set(job.data) and not extensions.of(job, "meeting") then
+    return "its data set is cut by the number of workers"
+  end
   for _, key in ipairs(type(job.tables) == "table" and text.sorted_keys(job.tables) or {}) do
     if (job.tables[key].consistency or "sequential") ~= "sequential" then
       return ("table `%s` has clocks, which count all workers from the start"):format(key)

@@ -2,9 +2,11 @@
 --
 -- The run itself lives in its controller actor (controller.lua) and on the workers; this end polls the controller for
 -- what happened, draws the progress line meanwhile, and turns Ctrl-C into a stop: once at the next report, twice now.
+local array_files = require "tide.array_files"
 local checks = require "tide.checks"
 local children = require "tide.cluster.children"
 local core = require "tide.core"
+local extensions = require "tide.run.extensions"
 local outbox = require "tide.run.outbox"
 local pieces = require "tide.run.pieces"
 local script = require "tide.script"
@@ -129,7 +131,8 @@ function run.restore_job(self, context, job, name)
     error(script.error("T0705", ("the checkpoint is of job `%s`, this one is `%s`"):format(
       type(saved) == "table" and tostring(saved.name) or "none", job.name), {where = dir}), 0)
   end
-  local misfit <const> = job.net and job.net.misfit and job.net.misfit(saved.ranks)
+  local meeting <const> = extensions.of(job, "meeting")
+  local misfit <const> = meeting and meeting.misfit and meeting.misfit(saved.ranks)
   if misfit then error(script.error("T0705", misfit, {where = dir}), 0) end
   context.progress:say(("tide: resumed from generation %d of %s%s"):format(restored.generation, dir,
     restored.clock and ", clock " .. restored.clock or ""))
@@ -663,12 +666,11 @@ function run:save_reports(path, fields)
   checks.text("run:save_reports", "the path of a file", path)
   local content
   if path:find "%.npz$" then
-    local arrays <const> = require "tide.data.arrays"
-    local written, problem = arrays.write(path, arrays.records_tensors(self.history, fields))
+    local written, problem = array_files.write(path, array_files.records_tensors(self.history, fields))
     if not written then error(errors.from(problem), 2) end
     return
   elseif path:find "%.csv$" then
-    content = require("tide.data.arrays").records_csv(self.history, fields)
+    content = array_files.records_csv(self.history, fields)
   elseif path:find "%.json$" then
     local lines, wanted = {}, fields and {}
     for _, key in ipairs(fields or {}) do wanted[key] = true end
@@ -714,13 +716,13 @@ function run:dump(path, names)
     elseif ending == "npz" then
       together[name], ok = rows_of(handle, target), true
     else
-      ok, err = require("tide.data.arrays").write(target, rows_of(handle, target))
+      ok, err = array_files.write(target, rows_of(handle, target))
     end
     if not ok then error(errors.from(err), 2) end
     paths[#paths + 1] = target
   end
   if ending == "npz" then
-    local ok, err = require("tide.data.arrays").write(path, together)
+    local ok, err = array_files.write(path, together)
     if not ok then error(errors.from(err), 2) end
     return {path}
   end

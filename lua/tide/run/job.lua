@@ -1,4 +1,6 @@
 -- tide.job{}: what is trained, by whom, on what. A job registers itself by its name while the script loads.
+local data_sets = require "tide.run.data_sets"
+local extensions = require "tide.run.extensions"
 local script = require "tide.script"
 local text = require "tide.text"
 
@@ -23,10 +25,6 @@ local text = require "tide.text"
 ---@field seed? integer
 ---@field memory? string|integer what the tables of a run may take on each node: "256MB"
 ---@field batch? integer|{total: integer, min?: integer, max?: integer} examples of a step over all workers, and of one
----@field comm? {tensors: fun(): table[], batch: integer} what travels between the workers in each step (nn.job)
----@field net? {inputs: string[], metrics: table<string, function>, validate: string|nil} of nn.job
----@field adapts? table batch of a job whose batch changes, complete (nn.job): a seat for batching
----@field meets? boolean workers come and go at the barrier `epoch`, to which all come when told to (nn.job)
 ---@field prepare? fun(w: tide.worker) what a worker does before it says that it is ready
 ---@field policies? table<string, string|table> who decides, by kind: {batching = "batching/boa"}
 local job = {}
@@ -36,8 +34,7 @@ local KNOWN <const> = {
   name = "string", worker = "function", data = {"table", "number"}, tables = {"table", "function"}, params = "table",
   on_report = "function", evaluate = "table", stop = "table", checkpoint = "table", progress = "table", seed = "number",
   workers = "number", chunks = "number", on_worker_loss = "string", on_loss = "string", batch = {"number", "table"},
-  policies = "table", comm = "table", memory = {"string", "number"},
-  adapts = "table", net = "table", meets = "boolean", prepare = "function",
+  policies = "table", memory = {"string", "number"}, prepare = "function",
 }
 local CHOICES <const> = {on_worker_loss = {"replay", "stop"}, on_loss = {"stop"}}
 local LATER <const> = {on_loss = {restore = "checkpoints", reinit = "new homes for lost rows"}}
@@ -152,7 +149,7 @@ end
 ---@return boolean whether the controller cuts this job's data into chunks
 ---@package
 function job:has_chunks()
-  return self.chunks ~= nil or (self.data ~= nil and not require("tide.data").is_set(self.data))
+  return self.chunks ~= nil or (self.data ~= nil and not data_sets.is_set(self.data))
 end
 
 ---@return boolean whether the run goes on without a lost worker
@@ -166,7 +163,7 @@ end
 function job:examples()
   if type(self.data) == "number" then return self.data end
   if not self.data then return nil end
-  return require("tide.data").is_set(self.data) and self.data.count or #self.data
+  return data_sets.is_set(self.data) and self.data.count or #self.data
 end
 
 local function check_checkpoint(fields)
@@ -194,6 +191,9 @@ function job.new(fields)
   local self = setmetatable({}, job)
   for k, v in pairs(fields) do self[k] = v end
   self.checkpoint = check_checkpoint(fields)
+  if self.batch then
+    extensions.register(self, {batch = type(self.batch) == "table" and self.batch or {total = self.batch}})
+  end
   script.jobs[self.name] = self
   script.newest = self
   return self

@@ -8,6 +8,7 @@
 -- no rank. What a net's workers leave in w.state, the new ones find there.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local extensions = require "tide.run.extensions"
 local notes = require "tide.run.notes"
 local params = require "tide.run.params"
 local report = require "tide.run.report"
@@ -237,20 +238,20 @@ end
 
 ---All workers of a job that meets leave between two steps, unless they wait in a report: then they leave there.
 function methods:leave_between_steps()
-  if not self.job.meets or self.held or not self.life:is "to_leave" then return end
+  if not extensions.meets_midway(self.job) or self.held or not self.life:is "to_leave" then return end
   self.life:fire "tell"
   for _, w in ipairs(self:running()) do self:send_worker(w, {op = "stop", suspends = true}) end
   self:ask_to_meet()
 end
 
----The last of them has left: what is left are the tables, and what a net's workers say of where they stand.
+---The last of them has left: what is left are the tables, and what workers that meet say of where they stand.
 function methods:suspend()
   local rest <const> = self:rest_now()
   rest.nodes, rest.at = self.departing, core.now()
   self.departing, self.wanted = nil, nil
   for _, w in ipairs(self.workers) do
     if w.dropped and w.state == "done" then
-      local state <const> = self.job.comm and (self.records[w.rank] or {}).state or {}
+      local state <const> = extensions.of(self.job, "meeting") and (self.records[w.rank] or {}).state or {}
       if state.steps and state.steps >= (self.left_off or state).steps then self.left_off = state end
       self:let_go(w)
     elseif self.a.shared and (w.state == "joining" or w.state == "waiting") then

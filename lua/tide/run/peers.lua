@@ -12,7 +12,7 @@
 -- it; what came of it before counts. Who has seen "lost", or is told so by agree, calls w:peers() again; so does
 -- everybody else then. docs/guides/peers.md has the whole contract. How messages travel is mail.lua.
 local core = require "tide.core"
-local data = require "tide.data"
+local data_sets = require "tide.run.data_sets"
 local mail = require "tide.run.mail"
 local script = require "tide.script"
 
@@ -240,7 +240,7 @@ function peers:sum(tag, tensor)
   local flat <const> = tensor:view(1, count, 1)
   local own
   for i, rank in ipairs(self.ranks) do
-    local first <const>, size <const> = data.piece(count, i, many)
+    local first <const>, size <const> = data_sets.piece(count, i, many)
     local slice <const> = flat:slice(first, size)
     if rank == self.w.rank then own = slice else self.box:post({rank}, head, slice) end
   end
@@ -256,7 +256,7 @@ function peers:sum(tag, tensor)
       if not taken then return lost(self) end
       slice = taken.value
     end
-    out:put((data.piece(count, i, many)), slice)
+    out:put((data_sets.piece(count, i, many)), slice)
   end
   return total
 end

@@ -5,6 +5,7 @@
 -- points at which evaluations run and a stop takes effect. After job.worker has returned it serves evaluations until
 -- it is told to end.
 local core = require "tide.core"
+local data_sets = require "tide.run.data_sets"
 local output = require "tide.run.output"
 local pieces = require "tide.run.pieces"
 local report = require "tide.run.report"
@@ -562,7 +563,7 @@ local function prepare(self, a)
   if self.job.data then
     local data = self.job.data
     local place <const> = (self.rank - 1) % self.workers + 1 -- ranks may be higher: others have left
-    self.data = require("tide.data").is_set(data) and data:cut(place, self.workers, self.seed) or data
+    self.data = data_sets.is_set(data) and data:cut(place, self.workers, self.seed) or data
   end
 end
 
