@@ -1,5 +1,6 @@
 package.path = "tests/lua/?.lua;" .. package.path
 local support = require "support"
+local arguments = require "tide.cli.arguments"
 local cli = require "tide.cli"
 local errors = require "tide.errors"
 
@@ -129,11 +130,11 @@ describe("tide", function()
     end)
   end
 
-  it("without words prints ten lines with three examples to stderr and exits with 2", function()
+  it("without words prints eleven lines with three examples to stderr and exits with 2", function()
     local r = tide {}
     assert.equal(2, r.code)
     assert.equal("", r.out)
-    assert.equal(10, #support.lines(r.err))
+    assert.equal(11, #support.lines(r.err))
     local _, examples = r.err:gsub("\n  tide ", "")
     assert.equal(3, examples)
   end)
@@ -180,6 +181,71 @@ describe("tide", function()
     local r = tide "--cluster x version"
     assert.equal(2, r.code)
     assert.truthy(r.err:find("it does not use a running cluster", 1, true))
+  end)
+
+  it("has a row that says what --json prints for each command", function()
+    local silent <const> = {run = true, repl = true, attach = true, node = true, tap = true, metrics = true,
+                            launch = true}
+    for _, command in ipairs((cli.commands())) do
+      local rows = {command}
+      for i, verb in ipairs(command.verbs or {}) do rows[i] = arguments.verb(command, verb) end
+      for _, row in ipairs(rows) do
+        assert.equal(not silent[command.name], type(row.schema) == "string", row.name)
+        assert.equal(row.verbs == nil, row.run ~= nil, row.name)
+      end
+    end
+  end)
+
+  describe("verbs", function()
+    local function refused(words, code, message, help)
+      local r = tide(words)
+      assert.equal(2, r.code, words)
+      assert.equal("", r.out)
+      assert.truthy(r.err:find(("error[%s]: %s"):format(code, message), 1, true), r.err)
+      assert.truthy(r.err:find(help, 1, true), r.err)
+    end
+
+    it("are checked as their rows say", function()
+      refused("job", "T0103", "`tide job`: a verb is missing", "there are show, logs")
+      refused("job pausee mf-1", "T0105", "`tide job` has no verb `pausee`", "did you mean `pause`?")
+      refused("runs lits", "T0105", "`tide runs` has no verb `lits`", "did you mean `list`?")
+      refused("job show", "T0103", "`tide job show`: missing argument `name`", "tide job show --help")
+      refused("job show a b", "T0106", "`tide job show`: too many arguments", "tide job show --help")
+      refused("job set mf-1", "T0103", "`tide job set`: missing argument `params`", "tide job set --help")
+      refused("runs compare a", "T0103", "`tide runs compare`: argument `runs` requires at least 2", "--help")
+      refused("job workers mf-1 many", "T0104", "COUNT: `many` is not a whole number", "tide help T0104")
+      refused("job stop mf-1 --release", "T0102", "`tide job stop` has no option `--release`: it is for pause",
+        "--help")
+      refused("job show mf-1 --relaese", "T0102", "`tide job show` has no option `--relaese`", "--help")
+    end)
+
+    it("have pages, and are lines of their command's page", function()
+      local r = tide "job pause --help"
+      assert.truthy(r.out:find("Usage: tide job pause [options] NAME", 1, true))
+      assert.truthy(r.out:find("--release", 1, true))
+      assert.is_nil(r.out:find("--within", 1, true))
+      local page <const> = tide("help job").out
+      assert.truthy(page:find("\n  set NAME PARAMS..", 1, true))
+      assert.truthy(page:find("pause: the workers leave", 1, true))
+      assert.truthy(page:find("--json: objects of tide.job/1", 1, true))
+      assert.truthy(tide("help job --format man").out:find("pause NAME", 1, true))
+      assert.truthy(tide("completion bash").out:find("forecast", 1, true))
+    end)
+
+    it("and options and what is printed are data", function()
+      local row = decode(tide("help job --json").out).command
+      assert.equal("tide.job/1", row.schema)
+      local verbs = {}
+      for _, verb in ipairs(row.verbs) do verbs[verb.name] = verb end
+      assert.equal("integer", verbs.workers.arguments[2].type)
+      assert.equal("tide.forecast/1", verbs.forecast.schema)
+      assert.truthy(decode(tide("help nodes --json").out).command.prints:find("rss_bytes", 1, true))
+    end)
+
+    it("stand behind options too, and a command may do without", function()
+      assert.equal(0, tide("checkpoint --generation 1 verify ckpt").code)
+      assert.equal(tide("runs --dir /nowhere").err, tide("runs --dir /nowhere list").err)
+    end)
   end)
 
   it("colours errors only where colour is wanted", function()

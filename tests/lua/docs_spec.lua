@@ -75,7 +75,9 @@ local function parse(words)
   if within then command, rest = require(within), table.move(rest, 2, #rest, 1, {}) end
   local own <const> = arguments.own_words(command, rest)
   if arguments.has_flag(own, "help", "h") then return true end
-  local values, err = arguments.parse(command, split.leading, rest)
+  local row <const>, more = arguments.chosen(command, rest)
+  if not row then return nil, more.message end
+  local values, err = arguments.parse(row, split.leading, more)
   return values ~= nil, err and err.message
 end
 
@@ -127,6 +129,16 @@ describe("the documentation", function()
       end
     end
     assert(count > 50, count)
+  end)
+
+  it("names what each command prints as JSON", function()
+    local page <const> = text_of "docs/guides/cli.md"
+    for _, command in ipairs((cli.commands())) do
+      for _, row in ipairs {command, table.unpack(command.verbs or {})} do
+        local there <const> = not row.schema or page:find("`" .. row.schema .. "`", 1, true)
+        assert(there, ("docs/guides/cli.md has no line of %s (tide %s)"):format(row.schema, row.name))
+      end
+    end
   end)
 
   it("links to pages that there are", function()

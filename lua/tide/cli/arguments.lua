@@ -1,9 +1,9 @@
 -- From the words of the command line to a command and its checked values.
 --
--- A command is a table {name, summary, examples, arguments, options, run}. Its options and those of all commands are
--- declared here once more for argparse, which parses and writes the shell completions; values are converted by
--- `tide.options`, so that scripts and commands read "30s" and "4MiB" alike. Words before the command may be global
--- options only; for a command whose last argument is `rest`, every word behind the script belongs to the script.
+-- A command is one row (tide.command): `tide help`, manual pages, completion and what --json prints follow from it, and
+-- argparse parses by it; values are converted by `tide.options`, so that scripts and commands read "30s" and "4MiB"
+-- alike. Words before the command may be global options only; for a command whose last argument is `rest`, every word
+-- behind the script belongs to the script. A command with verbs is followed by one, which has arguments of its own.
 
 local argparse = require "argparse"
 local errors = require "tide.errors"
@@ -23,6 +23,42 @@ local arguments = {}
 ---@field value? string placeholder in help texts
 ---@field repeated? boolean may be given several times: its value is a list
 ---@field config? string setting that stands in when the option is not given
+---@field of? string the verbs that take it, with commas between; absent: all of them
+
+---@class tide.argument
+---@field name string
+---@field doc string
+---@field optional? boolean
+---@field many? boolean|integer a list of words; a number: at least so many
+---@field type? string see tide.options; absent: a string
+---@field choices? string[]
+---@field min? number
+---@field max? number
+---@field label? string its word in help texts, where that is not its name
+---@field rest? boolean the words behind a script
+
+---@class tide.verb
+---@field name string
+---@field doc string
+---@field arguments? tide.argument[]
+---@field schema? string where it is not the command's
+---@field run fun(context: tide.context, options: table, client?: table): integer?, tide.error?
+
+---@class tide.command
+---@field name string
+---@field brief string its line in `tide help`
+---@field summary string
+---@field examples string[][] a command line and what it is for
+---@field arguments? tide.argument[]
+---@field options? tide.option[]
+---@field verbs? tide.verb[]
+---@field verb? string the verb where none is given
+---@field schema? string of the objects that --json prints
+---@field columns? tide.column[] the fields of these objects
+---@field attached? boolean runs as a client of the cluster
+---@field configured? boolean false: configuration files and environment set none of its options
+---@field stays? fun(options: table): boolean whether --timeout leaves it alone
+---@field run? fun(context: tide.context, options: table, client?: table): integer?, tide.error?
 
 ---Options of every command.
 ---@type tide.option[]
@@ -188,12 +224,13 @@ local function add_options(parser, list)
   for _, option in ipairs(list) do
     local names <const> = (option.short and "-" .. option.short .. " " or "") .. "--" .. option.name
     local target <const> = option.name:gsub("-", "_")
+    local doc <const> = arguments.doc(option)
     if option.type then
-      local made = parser:option(names):target(target):argname(arguments.placeholder(option)):description(option.doc)
+      local made = parser:option(names):target(target):argname(arguments.placeholder(option)):description(doc)
       if option.choices then made:choices(option.choices) end
       if option.repeated then made:count("*") end
     else
-      parser:flag(names):target(target):description(option.doc):count("*")
+      parser:flag(names):target(target):description(doc):count("*")
     end
   end
 end
@@ -201,13 +238,21 @@ end
 local function add_arguments(parser, command)
   for _, argument in ipairs(command.arguments or {}) do
     local made = parser:argument(argument.name):description(argument.doc)
-    if argument.rest or argument.many then
+    if argument.choices then made:choices(argument.choices) end
+    if math.type(argument.many) == "integer" then
+      made:args(argument.many .. "+")
+    elseif argument.rest or argument.many then
       made:args("*")
     elseif argument.optional then
       made:args("?")
     end
   end
 end
+
+---What an option is for, where the options of all verbs stand together.
+---@param option tide.option
+---@return string
+function arguments.doc(option) return (option.of and option.of .. ": " or "") .. option.doc end
 
 ---The word that stands for an option's value: "N", "TIME".
 ---@param option tide.option
@@ -225,6 +270,13 @@ function arguments.tree(commands)
     local parser = root:command(command.name, command.summary):add_help(false)
     add_arguments(parser, command)
     add_options(parser, arguments.of(command))
+    parser:require_command(false)
+    for _, verb in ipairs(command.verbs or {}) do
+      local row <const> = arguments.verb(command, verb)
+      local under = parser:command(verb.name, row.summary):add_help(false)
+      add_arguments(under, row)
+      add_options(under, arguments.of(row))
+    end
   end
   return root
 end
@@ -267,40 +319,151 @@ local function from_argparse(message, command)
   return errors.new(code, {message = where .. ": " .. single, help = help})
 end
 
-local function check_bounds(option, value)
-  if option.min and value < option.min or option.max and value > option.max then
-    local bounds <const> = option.max and ("%d to %d"):format(option.min, option.max)
-      or ("%d or more"):format(option.min)
-    return nil, ("%s is out of bounds: %s"):format(tostring(value), bounds)
+-- A value as the row of its option or argument wants it; lists stay lists of words.
+local function converted(row, given, called)
+  if not row.type or type(given) == "table" then return given end
+  local value, why, code = options.convert(row.type, given, {choices = row.choices})
+  if value ~= nil and (row.min and value < row.min or row.max and value > row.max) then
+    why = ("%s is out of bounds: %s"):format(tostring(value), row.max and ("%d to %d"):format(row.min, row.max)
+      or ("%d or more"):format(row.min))
+    value = nil
   end
+  if value == nil then return nil, errors.new(code or "T0104", {message = ("%s: %s"):format(called, why)}) end
   return value
 end
 
 local function convert(command, parsed)
-  local values = {}
+  local values, err = {}
   for _, option in ipairs(arguments.of(command)) do
     local key <const> = option.name:gsub("-", "_")
     local given <const> = parsed[key]
     if given ~= nil and not option.type then
       values[key] = given ~= 0 and given ~= false
     elseif given ~= nil then
-      local value, why, code
-      if option.repeated then
-        value = given -- of strings
-      else
-        value, why, code = options.convert(option.type, given, {choices = option.choices})
-      end
-      if value ~= nil then value, why = check_bounds(option, value) end
-      if value == nil then
-        return nil, errors.new(code or "T0104", {message = ("--%s: %s"):format(option.name, why)})
-      end
-      values[key] = value
+      values[key], err = converted(option, given, "--" .. option.name)
+      if err then return nil, err end
     end
   end
   for _, argument in ipairs(command.arguments or {}) do
-    if not argument.rest then values[argument.name] = parsed[argument.name] end
+    local given <const> = not argument.rest and parsed[argument.name] or nil
+    if given ~= nil then
+      values[argument.name], err = converted(argument, given, argument.name:upper())
+      if err then return nil, err end
+    end
   end
   return values
+end
+
+---- verbs ------------------------------------------------------------------------------------------------------------
+
+---A verb of a command as a command of its own.
+---@param command tide.command
+---@param verb tide.verb
+---@return tide.command
+function arguments.verb(command, verb)
+  local row, called <const> = {}, command.name .. " " .. verb.name
+  for key, value in pairs(command) do row[key] = value end
+  for key, value in pairs(verb) do row[key] = value end
+  row.name, row.verb, row.verbs, row.summary = called, verb.name, nil, verb.doc:gsub("^%l", string.upper) .. "."
+  row.options, row.hints, row.examples = {}, {}, {}
+  for _, option in ipairs(command.options or {}) do
+    if not option.of then
+      row.options[#row.options + 1] = option
+    elseif (" " .. option.of .. ","):find((" %s,"):format(verb.name), 1, true) then
+      row.options[#row.options + 1] = setmetatable({of = false}, {__index = option})
+    else
+      row.hints["--" .. option.name] = ("it is for %s"):format(option.of)
+    end
+  end
+  for _, example in ipairs(command.examples) do
+    if (example[1] .. " "):find(("tide %s "):format(called), 1, true) then row.examples[#row.examples + 1] = example end
+  end
+  if not row.examples[1] then row.examples = command.examples end
+  return row
+end
+
+---The verb that words name, as a command of its own, and the words without it.
+---@param command tide.command
+---@param words string[]
+---@return tide.command? row nil: see err
+---@return string[]|tide.error rest
+function arguments.chosen(command, words)
+  if not command.verbs then return command, words end
+  local at <const> = first_operand(words, arguments.of(command), 1)
+  local before <const> = table.move(words, 1, at - 1, 1, {})
+  local _, err = arguments.parse({name = command.name, options = command.options}, {}, before)
+  if err then return nil, err end
+  local name, names = words[at] or command.verb, {}
+  for i, verb in ipairs(command.verbs) do
+    if verb.name == name then return arguments.verb(command, verb), table.move(words, at + 1, #words, at, before) end
+    names[i] = verb.name
+  end
+  return nil, errors.new(name and "T0105" or "T0103", {message = name
+    and ("`tide %s` has no verb `%s`"):format(command.name, text.clean(name))
+    or ("`tide %s`: a verb is missing"):format(command.name),
+    help = name and text.did_you_mean(name, names) or "there are " .. table.concat(names, ", ")})
+end
+
+---Lines of a list of verbs for help: what is typed, and what it is for.
+---@param command tide.command
+---@return string[][]
+function arguments.verb_rows(command)
+  local rows = {}
+  for i, verb in ipairs(command.verbs or {}) do
+    rows[i] = {verb.name .. arguments.synopsis(verb), verb.doc .. (verb.name == command.verb and " (default)" or "")}
+  end
+  return rows
+end
+
+---The word that stands for an argument in help texts.
+---@param argument tide.argument
+---@return string
+function arguments.called(argument)
+  return argument.rest and "[" .. argument.label .. "]" or argument.label or argument.name:upper()
+end
+
+---The arguments of a command or verb as they stand in its usage: " NAME [WORDS]".
+---@param row tide.command|tide.verb
+---@return string
+function arguments.synopsis(row)
+  local line = row.verbs and (row.verb and " [VERB ..]" or " VERB ..") or ""
+  for _, argument in ipairs(row.arguments or {}) do
+    local name <const> = arguments.called(argument) .. (argument.many and ".." or "")
+    line = line .. " " .. (argument.optional and "[" .. name .. "]" or name)
+  end
+  return line
+end
+
+---What --json prints, or nil where the row does not say.
+---@param row tide.command
+---@return string?
+function arguments.printed(row)
+  local names = {}
+  for i, column in ipairs(row.columns or {}) do names[i] = column.key end
+  local with <const> = #names > 0 and " with " .. table.concat(names, ", ") or ""
+  return row.schema and ("objects of %s%s"):format(row.schema, with)
+end
+
+local PLAIN <const> = {"name", "short", "type", "doc", "choices", "min", "max", "optional", "many", "of", "repeated",
+                       "rest", "schema"}
+
+local function plain_rows(list)
+  local out = {}
+  for i, row in ipairs(list) do
+    out[i] = {}
+    for _, field in ipairs(PLAIN) do out[i][field] = row[field] or nil end
+    if row.arguments and row.arguments[1] then out[i].arguments = plain_rows(row.arguments) end
+  end
+  return out[1] and out
+end
+
+---A row as data, for `tide help COMMAND --json`.
+---@param row tide.command
+---@return table
+function arguments.data(row)
+  return {name = row.name, brief = row.brief, schema = row.schema, prints = arguments.printed(row),
+    arguments = plain_rows(row.arguments or {}), options = plain_rows(arguments.of(row)),
+    verbs = plain_rows(row.verbs or {})}
 end
 
 -- Words for argparse, and those that belong to the script.

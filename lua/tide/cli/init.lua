@@ -4,8 +4,10 @@
 -- `run(context)` returns an exit code, or nil and an error. Nothing here ends the process.
 
 local arguments = require "tide.cli.arguments"
+local cluster_view = require "tide.cluster.view"
 local config = require "tide.cli.config"
 local errors = require "tide.errors"
+local json = require "tide.json"
 local limits = require "tide.limits"
 local text = require "tide.text"
 local usage = require "tide.cli.usage"
@@ -110,15 +112,21 @@ function context:say(line)
   if not self.quiet then self.write_err(text.harmless(line) .. "\n") end
 end
 
----What a command of one object ends with: JSON, or a line of talk.
----@param schema string
+---Prints an object as JSON, with the schema of the command's row.
 ---@param object table
+---@param arrays? table<string, any[]> fields that are lists, also when they are empty
+function context:record(object, arrays)
+  object.schema = self.schema
+  self:print(arrays and json.object(object, arrays) or self.core.json_encode(object))
+end
+
+---What a command of one object ends with: JSON, or a line of talk.
+---@param object table of the schema of the command's row
 ---@param line string
 ---@return 0 exit code
-function context:tell(schema, object, line)
+function context:tell(object, line)
   if self.json then
-    object.schema = schema
-    self:print(self.core.json_encode(object))
+    self:record(object)
   else
     self:say(line)
   end
@@ -224,14 +232,24 @@ local function takes_limits(command)
   return false
 end
 
+-- As a client of the cluster, where the row says so.
+local function carry_out(self, command)
+  self.schema, self.columns = command.schema, command.columns
+  if not command.attached then return command.run(self, self.options) end
+  return cluster_view.attached(self, function(client) return command.run(self, self.options, client) end)
+end
+
 local function run_command(self, command, leading, words)
   local own <const> = arguments.own_words(command, words)
   note_early_flags(self, leading, own)
+  local row <const>, rest = arguments.chosen(command, words)
   if arguments.has_flag(own, "help", "h") or arguments.has_flag(leading, "help") then
-    self:print(usage.command(command))
+    self:print(usage.command(row and own[1] == row.verb and row or command))
     return 0
   end
-  local values, err = arguments.parse(command, leading, words)
+  if not row then return nil, rest end
+  command = row
+  local values, err = arguments.parse(command, leading, rest)
   if not values then return nil, err end
   if command.configured ~= false then
     local ok, problem = config.fill(self, command, values)
@@ -243,7 +261,7 @@ local function run_command(self, command, leading, words)
     if not ok then return nil, problem end
   end
   set_alarm(self, command)
-  return command.run(self)
+  return carry_out(self, command)
 end
 
 local function dispatch(self, words)
@@ -258,7 +276,7 @@ local function dispatch(self, words)
     if arguments.has_flag(split.leading, "version") then
       split.name = "version"
     elseif #words == 0 then
-      self.write_err(usage.short .. "\n")
+      self.write_err(usage.short(cli.names) .. "\n")
       return 2
     end
   end

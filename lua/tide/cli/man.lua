@@ -33,7 +33,7 @@ local function option_list(out, title, list)
     local left = (option.short and "\\fB\\-" .. option.short .. "\\fR, " or "") .. "\\fB" .. plain("--" .. option.name)
       .. "\\fR"
     if option.type then left = left .. " \\fI" .. plain(arguments.placeholder(option)) .. "\\fR" end
-    add(out, ".TP", left, prose(option.doc))
+    add(out, ".TP", left, prose(arguments.doc(option)))
   end
 end
 
@@ -43,15 +43,6 @@ local function examples(out, list)
   for _, example in ipairs(list) do add(out, ".TP", ".B " .. plain(example[1]), prose(example[2] or "")) end
 end
 
-local function synopsis(command)
-  local line = (".B tide %s\n[\\fIoptions\\fR]"):format(plain(command.name))
-  for _, argument in ipairs(command.arguments or {}) do
-    local name <const> = argument.rest and "[" .. argument.label .. "]" or argument.name:upper()
-    line = line .. "\n" .. (argument.optional and "[\\fI%s\\fR]" or "\\fI%s\\fR"):format(plain(name))
-  end
-  return line
-end
-
 ---The page of a command.
 ---@param command table
 ---@param version string
@@ -59,14 +50,18 @@ end
 function man.command(command, version)
   local out = {}
   head(out, "tide-" .. command.name, version, command.brief)
-  add(out, ".SH SYNOPSIS", synopsis(command), ".SH DESCRIPTION", prose(command.summary))
+  add(out, ".SH SYNOPSIS", (".B tide %s\n[\\fIoptions\\fR]%s"):format(plain(command.name),
+    plain(arguments.synopsis(command))), ".SH DESCRIPTION", prose(command.summary))
   if command.arguments and #command.arguments > 0 then
     add(out, ".SH ARGUMENTS")
     for _, argument in ipairs(command.arguments) do
-      add(out, ".TP", "\\fI" .. plain(argument.rest and argument.label or argument.name:upper()) .. "\\fR",
+      add(out, ".TP", "\\fI" .. plain(arguments.called(argument)) .. "\\fR",
         prose(argument.doc))
     end
   end
+  local verbs <const> = arguments.verb_rows(command)
+  if verbs[1] then add(out, ".SH VERBS") end
+  for _, row in ipairs(verbs) do add(out, ".TP", ".B " .. plain(row[1]), prose(row[2])) end
   option_list(out, "OPTIONS", command.options)
   option_list(out, "OPTIONS OF EVERY COMMAND", arguments.common)
   examples(out, command.examples)

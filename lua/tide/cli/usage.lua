@@ -9,18 +9,22 @@ local text = require "tide.text"
 
 local usage = {}
 
----Bare `tide`.
-usage.short = [[
+local SHORT <const> = [[
 Tide trains models with elastic parameter servers; jobs are scripts in Lua.
 
   tide run mf.lua --nodes 4      start a local cluster, run a script, stop
   tide up -n 3                   start a cluster that stays
   tide status                    what runs there
 
-Commands: run submit sim repl attach up down node jobs job status stat top nodes
-          actors tables links why tap trace events move checkpoint policy config
-          version help
+%s
 More: `tide help`, `tide COMMAND --help`, `tide help T0501` for an error.]]
+
+---Bare `tide`.
+---@param names string[] of all commands
+---@return string
+function usage.short(names)
+  return SHORT:format(table.concat(text.wrap("Commands: " .. table.concat(names, " "), 80, (" "):rep(10)), "\n"))
+end
 
 local TOPICS <const> = {
   ["exit-codes"] = {"what a command's exit code means", [[
@@ -90,22 +94,13 @@ local function option_rows(list)
   for _, option in ipairs(list) do
     local left = (option.short and "-" .. option.short .. ", " or "    ") .. "--" .. option.name
     if option.type then left = left .. " " .. arguments.placeholder(option) end
-    rows[#rows + 1] = {left, option.doc}
+    rows[#rows + 1] = {left, arguments.doc(option)}
   end
   return rows
 end
 
 local function append(out, lines)
   table.move(lines, 1, #lines, #out + 1, out)
-end
-
-local function usage_line(command)
-  local line = "Usage: tide " .. command.name .. " [options]"
-  for _, argument in ipairs(command.arguments or {}) do
-    local name <const> = argument.rest and "[" .. argument.label .. "]" or argument.name:upper()
-    line = line .. " " .. (argument.optional and "[" .. name .. "]" or name)
-  end
-  return line
 end
 
 ---- kernels ------------------------------------------------------------------------------------------------------
@@ -147,12 +142,14 @@ function usage.command(command)
   out[#out + 1] = ""
   append(out, options.examples(command.examples))
   out[#out + 1] = ""
-  out[#out + 1] = usage_line(command)
-  local rows = {}
+  out[#out + 1] = "Usage: tide " .. command.name .. " [options]" .. arguments.synopsis(command)
+  local rows = arguments.verb_rows(command)
   for _, argument in ipairs(command.arguments or {}) do
-    rows[#rows + 1] = {argument.rest and argument.label or argument.name:upper(), argument.doc}
+    rows[#rows + 1] = {arguments.called(argument), argument.doc}
   end
   append(out, options.two_columns(rows))
+  local printed <const> = arguments.printed(command)
+  if printed then append(out, {"", table.unpack(text.wrap("--json: " .. printed, 80))}) end
   if command.options and #command.options > 0 then
     out[#out + 1] = ""
     out[#out + 1] = "Options:"

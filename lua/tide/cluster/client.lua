@@ -9,6 +9,7 @@ local core = require "tide.core"
 local directory = require "tide.cluster.directory"
 local errors = require "tide.errors"
 local node_status = require "tide.cluster.node_status"
+local pieces = require "tide.run.pieces"
 
 local client = {}
 
@@ -90,28 +91,36 @@ local function session(patience_s)
   end
 end
 
-local RUN <const> = [[
-  local call <const> = ...
-  return require(call.module)[call.name](call.request)]]
+---In the client's actor: what client.run calls.
+---@param call table
+---@return table
+function client.inside(call)
+  local answer, err = require(call.module)[call.name](pieces.unpacked(call.request, call.encoded))
+  if answer == nil then return {error = errors.to_data(errors.from(err))} end
+  local sent <const>, encoded <const> = pieces.packed(answer)
+  return {answer = sent, encoded = encoded}
+end
 
 ---Runs a function of a module as an actor of this client, which may call actors of the members, and waits for it.
----@param what string module and function: "tide.command.job.inside"
----@param request? table its argument; its answer is a table, {error =} of a failure
----@return table|nil answer
+---@param what string module and function: "tide.command.job.inside"; it returns an answer, or nil and an error
+---@param request? any its argument
+---@return any answer nil: see err
 ---@return tide.error? err
 function client.run(what, request)
   local module <const>, name <const> = what:match "^(.+)%.([%w_]+)$"
-  local answer <const>, err = core.node_run(RUN, "@tide/client.lua", {module = module, name = name, request = request})
-  if not answer then return nil, errors.from(err) end
-  if answer.error then return nil, errors.from(answer.error) end
-  return answer
+  local sent <const>, encoded <const> = pieces.packed(request)
+  local got <const>, err = core.node_run([[return require("tide.cluster.client").inside(...)]], "@tide/client.lua",
+    {module = module, name = name, request = sent, encoded = encoded})
+  if not got then return nil, errors.from(err) end
+  if got.error then return nil, errors.from(got.error) end
+  return pieces.unpacked(got.answer, got.encoded)
 end
 
 ---The same of a function that changes nothing: when a session ends meanwhile it is run again.
 ---@param what string
 ---@param request? table
 ---@param patience_s? number for a cluster that does not answer, default 30
----@return table|nil answer
+---@return any answer
 ---@return tide.error? err
 function client.look(what, request, patience_s)
   while true do
@@ -138,24 +147,16 @@ end
 ---@param request table {op=, ...}
 ---@return table? answer
 ---@return table? err
-function client.ask_one(request)
-  local found <const>, err = client.run("tide.cluster.client.ask_one_inside", request)
-  if not found then return nil, err end
-  return found.answer
-end
+function client.ask_one(request) return client.run("tide.cluster.client.ask_one_inside", request) end
 
 local ASK_S <const>, GATHER_S <const> = 3600, 5
 
 function client.ask_one_inside(request)
   for _, member in ipairs(core.members()) do
     local address = member.state == "up" and core.whereis(member.name .. "/agent")
-    if address then
-      local answer, err = core.call(address, request, ASK_S)
-      if not answer then return {error = errors.to_data(errors.from(err))} end
-      return {answer = answer}
-    end
+    if address then return core.call(address, request, ASK_S) end
   end
-  return {error = errors.to_data(errors.new("T0501", {message = "the cluster has no node that is up"}))}
+  return nil, errors.new("T0501", {message = "the cluster has no node that is up"})
 end
 
 function client.gather_inside(request)

@@ -139,11 +139,7 @@ end
 ---@param o? {hot?: boolean}
 ---@return tide.snapshot|nil, tide.error? err
 function collect.ask(o)
-  local answer <const>, err = client.look("tide.cluster.collect.travelling", {hot = o and o.hot or nil})
-  if not answer then return nil, err end
-  return (core.decode(pieces.whole(answer.data)))
+  return client.look("tide.cluster.collect.here", {hot = o and o.hot or nil})
 end
-
-function collect.travelling(o) return {data = pieces.of(core.encode(collect.here(o)))} end
 
 return collect

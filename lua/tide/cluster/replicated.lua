@@ -151,7 +151,7 @@ function replicated.quit_inside()
   tell_to_quit(with_rows)
   children.wait_members_gone(with_rows, QUIT_S)
   tell_to_quit(core.members())
-  return {}
+  return true
 end
 
 ---@param name string

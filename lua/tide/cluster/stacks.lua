@@ -1,6 +1,7 @@
 -- What actors do at this moment: the stacks of their fibers, from the nodes that they run on, also of actors that
 -- compute without looking at anything. `tide stack`, stack() at the prompt, and the line that reports and errors name.
 local ask_all = require "tide.ask_all"
+local client = require "tide.cluster.client"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local pieces = require "tide.run.pieces"
@@ -94,16 +95,10 @@ function stacks.of(actors, name, here)
     rank and " " .. rank or ""), help = "`tide jobs` tells how many it has"})
 end
 
--- For commands, which are no actors.
-function stacks.travelling(request)
-  local list, err
-  if request.name then
-    list, err = stacks.of(core.decode(pieces.whole(request.actors)), request.name)
-  else
-    list = stacks.gather {}
-  end
-  if not list then return {error = errors.to_data(err)} end
-  return {data = pieces.of(core.encode(list))}
+---In the client's actor.
+function stacks.inside(request)
+  if request.name then return stacks.of(request.actors, request.name) end
+  return stacks.gather {}
 end
 
 ---The same for who is attached as a client and is no actor.
@@ -111,10 +106,7 @@ end
 ---@param actors? table[]
 ---@return tide.stack[]|nil, tide.error? err
 function stacks.ask(name, actors)
-  local answer, err = core.node_run([[return require("tide.cluster.stacks").travelling(...)]], "@tide/stacks.lua",
-    {name = name, actors = actors and pieces.of(core.encode(actors))})
-  if answer and answer.data then return (core.decode(pieces.whole(answer.data))) end
-  return nil, errors.from(answer and answer.error or err)
+  return client.run("tide.cluster.stacks.inside", {name = name, actors = actors})
 end
 
 ---- as text ----------------------------------------------------------------------------------------------------------

@@ -213,7 +213,7 @@ end
 function standing.runs(context)
   return require("tide.cluster.view").attached(context, function(client)
     local answer <const>, err = client.look("tide.command.job.inside", {op = "list", all = false})
-    return answer and answer.value.runs, err
+    return answer and answer.runs, err
   end)
 end
 
@@ -224,7 +224,7 @@ local function is_there(host, members, machine)
 end
 
 ---In the client's actor: stops the runs of the cluster, and waits until their hosts have ended.
----@return {runs: string[]} names of those that were going on
+---@return string[] names of those that were active
 function standing.stop_runs_inside()
   local runs <const> = require "tide.cluster.runs"
   local listed <const> = runs.ask({op = "list"}, VERB_S)
@@ -243,7 +243,7 @@ function standing.stop_runs_inside()
     end
     core.sleep(POLL_S)
   end
-  return {runs = names}
+  return names
 end
 
 -- Runs end first, as stopped: else each would fail with the first node that leaves.
@@ -251,9 +251,9 @@ end
 local function stop_runs(name)
   local client <const> = require "tide.cluster.client"
   if not client.attach {cluster = name} then return nil end
-  local answer <const> = client.run "tide.cluster.up_down.stop_runs_inside"
+  local names <const> = client.run "tide.cluster.up_down.stop_runs_inside"
   core.node_stop(0)
-  return answer and answer.runs or {}
+  return names or {}
 end
 
 ---Ends a cluster of `tide up`: its runs, its nodes in order, then what is left by force.

@@ -35,9 +35,6 @@ return listing.command {
   schema = "tide.accounts/1",
   columns = {{key = "week"}, {key = "person"}, {key = "run"}, {key = "runs"},
              {key = "slot_hours", title = "slot hours"}},
-  collect = function(_, client)
-    local answer <const>, err = client.look("tide.command.job.inside", {op = "accounts"})
-    return answer and answer.value, err
-  end,
+  collect = function(_, client) return client.look("tide.command.job.inside", {op = "accounts"}) end,
   rows = function(view, context) return grouped(view.rows, BY[context.options.by or "person"]) end,
 }

@@ -28,9 +28,7 @@ local function logs(o)
     help = "a node starts one at the first connection; tide node --audit DIR says where it is"})
 end
 
-local actions = {}
-
-function actions.show(context, paths)
+local function show(context, paths)
   local rows = {}
   for _, path in ipairs(paths) do
     local records <const>, err = audit.read(path)
@@ -48,19 +46,15 @@ function actions.show(context, paths)
     if s ~= t then return s < t end
     return a.node < b.node or a.node == b.node and (a.n or 0) < (b.n or 0)
   end)
-  local last <const> = context.options.last
-  if last and #rows > last then rows = table.move(rows, #rows - last + 1, #rows, 1, {}) end
-  local ok, err = listing.print(context, rows, COLUMNS, "tide.audit/1")
-  if not ok then return nil, err end
-  return 0
+  return listing.print(context, rows, COLUMNS, context.options.last)
 end
 
-function actions.verify(context, paths)
+local function verify(context, paths)
   local failure
   for _, path in ipairs(paths) do
     local found <const>, err = audit.verify(path)
     if found then
-      context:tell("tide.audit/1", found, ("%s: %d record%s, whole; the last one's sum is %s"):format(path,
+      context:tell(found, ("%s: %d record%s, whole; the last one's sum is %s"):format(path,
         found.records, found.records == 1 and "" or "s", found.head or "none"))
     elseif failure then
       context:complain(err)
@@ -70,6 +64,16 @@ function actions.verify(context, paths)
   end
   if failure then return nil, failure end
   return 0
+end
+
+local FILE <const> = {name = "file", optional = true, doc = "one log (default: all of the cluster here)"}
+
+local function of_logs(f)
+  return function(context, o)
+    local paths <const>, err = logs(o)
+    if not paths then return nil, err end
+    return f(context, paths)
+  end
 end
 
 return {
@@ -83,23 +87,16 @@ return {
     {"tide audit verify", "whether a line was changed, or is missing"},
     {"tide audit verify audit-n1.log", "of one log, here its copy"},
   },
-  arguments = {
-    {name = "action", doc = "show or verify"},
-    {name = "file", optional = true, doc = "one log (default: all of the cluster here)"},
+  verbs = {
+    {name = "show", doc = "prints the logs in order of time", arguments = {FILE}, run = of_logs(show)},
+    {name = "verify", doc = "tells whether a line was changed, or is missing", arguments = {FILE},
+     run = of_logs(verify)},
   },
+  schema = "tide.audit/1",
   options = {
     {name = "dir", type = "string", value = "DIR", doc = "where the logs are, if nodes have --audit DIR"},
-    {name = "last", type = "integer", min = 1, max = 1000000, value = "N", doc = "show: only the last N records"},
+    {name = "last", type = "integer", min = 1, max = 1000000, value = "N", of = "show",
+     doc = "only the last N records"},
     arguments.shared.cluster,
   },
-  run = function(context)
-    local o <const> = context.options
-    local action <const> = actions[o.action]
-    if not action then
-      return nil, errors.new("T0105", {message = ("`%s` is neither show nor verify"):format(o.action)})
-    end
-    local paths <const>, err = logs(o)
-    if not paths then return nil, err end
-    return action(context, paths)
-  end,
 }

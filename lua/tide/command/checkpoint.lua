@@ -2,7 +2,6 @@
 local arguments = require "tide.cli.arguments"
 local checkpoint = require "tide.run.checkpoint"
 local cluster_view = require "tide.cluster.view"
-local errors = require "tide.errors"
 local listing = require "tide.show.listing"
 local text = require "tide.text"
 local units = require "tide.units"
@@ -11,8 +10,6 @@ local COLUMNS <const> = {
   {key = "generation"}, {key = "kind"}, {key = "cut"}, {key = "clock"}, {key = "rows", format = "count"},
   {key = "bytes", format = "size"}, {key = "base"}, {key = "nodes"}, {key = "problem"},
 }
-
-local actions = {}
 
 local function at_cluster(context, request)
   local result, err = cluster_view.attached(context, function(client) return client.ask_one(request) end)
@@ -25,42 +22,48 @@ local function absolute(path)
   return (os.getenv "PWD" or ".") .. "/" .. path
 end
 
-function actions.save(context, dir)
-  local info, err = at_cluster(context, {op = "checkpoint", dir = absolute(dir), keep = context.options.keep})
+local function would(context, o, line)
+  return context:tell({action = o.verb, dir = o.dir, dry_run = true}, line)
+end
+
+local function save(context, o)
+  if o.dry_run then return would(context, o, "would write a generation to " .. text.clean(o.dir)) end
+  local info, err = at_cluster(context, {op = "checkpoint", dir = absolute(o.dir), keep = o.keep})
   if not info then return nil, err end
-  return context:tell("tide.checkpoint/1", info, ("generation %d: %s rows, %s, %s in %s"):format(info.generation,
+  return context:tell(info, ("generation %d: %s rows, %s, %s in %s"):format(info.generation,
     units.format_count(info.rows), units.format_size(info.bytes), info.full and "full" or "changes only",
     units.format_duration(info.took_s)))
 end
 
-function actions.list(context, dir)
-  local list, err = checkpoint.list(dir)
-  if not list then return nil, err end
-  for _, g in ipairs(list) do
+local function list(context, o)
+  local found, err = checkpoint.list(o.dir)
+  if not found then return nil, err end
+  for _, g in ipairs(found) do
     g.kind = not g.committed and "unfinished" or g.full and "full" or "changes"
     g.full, g.committed = nil, nil
   end
-  listing.print(context, list, COLUMNS, "tide.checkpoint/1")
-  return 0
+  return listing.print(context, found, COLUMNS)
 end
 
-function actions.verify(context, dir)
-  local checked, err = checkpoint.verify(dir, context.options.generation)
+local function verify(context, o)
+  local checked, err = checkpoint.verify(o.dir, o.generation)
   if not checked then return nil, err end
-  return context:tell("tide.checkpoint/1", {dir = dir, whole = checked},
+  return context:tell({dir = o.dir, whole = checked},
     ("%d generation%s whole"):format(checked, checked == 1 and " is" or "s are"))
 end
 
-function actions.restore(context, dir)
-  local o <const> = context.options
-  local ok, err = context:confirm(("Replace all rows of the cluster by those in `%s`?"):format(text.clean(dir)))
+local function restore(context, o)
+  if o.dry_run then return would(context, o, "would replace all rows by those in " .. text.clean(o.dir)) end
+  local ok, err = context:confirm(("Replace all rows of the cluster by those in `%s`?"):format(text.clean(o.dir)))
   if not ok then return nil, err end
-  local restored, problem = at_cluster(context, {op = "restore", dir = absolute(dir), generation = o.generation})
+  local restored, problem = at_cluster(context, {op = "restore", dir = absolute(o.dir), generation = o.generation})
   if not restored then return nil, problem end
   for line in (restored.skipped or ""):gmatch "[^\n]+" do context:say("warning: " .. text.clean(line)) end
-  return context:tell("tide.checkpoint/1", restored, ("restored generation %d: %s rows"):format(restored.generation,
+  return context:tell(restored, ("restored generation %d: %s rows"):format(restored.generation,
     units.format_count(restored.rows)))
 end
+
+local DIR <const> = {name = "dir", doc = "the directory of the checkpoints; all nodes must reach it"}
 
 return {
   name = "checkpoint",
@@ -72,29 +75,18 @@ return {
     {"tide checkpoint verify ckpt", "checks every block; exit 1 names the damaged one"},
     {"tide checkpoint restore ckpt -y", "the newest generation that is whole"},
   },
-  arguments = {
-    {name = "action", doc = "save, list, verify or restore"},
-    {name = "dir", doc = "the directory of the checkpoints; all nodes must reach it"},
+  verbs = {
+    {name = "save", doc = "writes a generation of all tables", arguments = {DIR}, run = save},
+    {name = "list", doc = "the generations there are", arguments = {DIR}, run = list},
+    {name = "verify", doc = "checks every block", arguments = {DIR}, run = verify},
+    {name = "restore", doc = "replaces all rows by those of a generation", arguments = {DIR}, run = restore},
   },
+  schema = "tide.checkpoint/1",
   options = {
-    {name = "generation", short = "g", type = "integer", min = 1, doc = "this one (verify, restore)"},
-    {name = "keep", type = "integer", min = 2, max = 1000, doc = "generations that stay (save; default 3)"},
+    {name = "generation", short = "g", type = "integer", min = 1, of = "verify, restore",
+     doc = "this one"},
+    {name = "keep", type = "integer", min = 2, max = 1000, of = "save",
+     doc = "generations that stay (default 3)"},
     arguments.shared.cluster, arguments.shared.yes, arguments.shared.dry_run,
   },
-  run = function(context)
-    local o <const> = context.options
-    local action <const> = actions[o.action]
-    if not action then
-      local names <const> = text.sorted_keys(actions)
-      return nil, errors.new("T0105", {
-        message = ("`%s` is not one of %s"):format(o.action, table.concat(names, ", ")),
-        help = text.did_you_mean(o.action, names) or "give one of the four"})
-    end
-    if o.dry_run and (o.action == "save" or o.action == "restore") then
-      return context:tell("tide.checkpoint/1", {action = o.action, dir = o.dir, dry_run = true},
-        o.action == "save" and "would write a generation to " .. text.clean(o.dir)
-        or "would replace all rows by those in " .. text.clean(o.dir))
-    end
-    return action(context, o.dir)
-  end,
 }

@@ -15,7 +15,7 @@ local function record(key, found)
   local value = setting.default
   if entry then value = entry.value end
   return {
-    schema = "tide.config/1", key = key, value = value, from = entry and entry.from or "default",
+    key = key, value = value, from = entry and entry.from or "default",
     default = setting.default, type = setting.type, doc = setting.doc,
   }
 end
@@ -28,7 +28,7 @@ local function explain(context, key, found)
   end
   local one <const> = record(key, found)
   if context.json then
-    context:print(context.core.json_encode(one))
+    context:record(one)
   elseif context.plain then
     context:print(table_view.plain_lines({one}, COLUMNS)[1])
   else
@@ -56,13 +56,13 @@ return {
       .. "return {nodes = 4, timeout = \"10m\"}",
   },
   configured = false,
+  schema = "tide.config/1",
   run = function(context)
     local found, err = config.read(context)
     if not found then return nil, err end
     if context.options.explain then return explain(context, context.options.explain, found) end
     local rows = {}
     for i, key in ipairs(config.keys()) do rows[i] = record(key, found) end
-    listing.print(context, rows, COLUMNS, "tide.config/1")
-    return 0
+    return listing.print(context, rows, COLUMNS)
   end,
 }

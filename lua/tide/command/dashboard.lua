@@ -24,6 +24,7 @@ return {
   notes = {"The address ends in a token, which grants read access. It is new each "
     .. "time. The page changes nothing in the cluster."},
   stays = function() return true end,
+  schema = "tide.dashboard/1",
   run = function(context)
     local o <const> = context.options
     local core <const> = context.core
@@ -47,7 +48,7 @@ return {
         end
       end
       if context.json then
-        context:print(core.json_encode {schema = "tide.dashboard/1", url = page:url()})
+        context:record({url = page:url()})
       else
         context:print(page:url())
         context:say "open it in a browser; Ctrl-C ends it"

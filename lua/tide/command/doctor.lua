@@ -8,8 +8,7 @@ local COLOURS <const> = {ok = "\27[32m", warn = "\27[33m", fail = "\27[31m"}
 
 local function print_row(context, row)
   if context.json then
-    row.schema = "tide.check/1"
-    context:print(context.core.json_encode(row))
+    context:record(row)
   elseif context.plain then
     context:print(table.concat({row.status, row.check, text.clean(row.value), text.clean(row.remedy or "")}, "\t"))
   else
@@ -36,6 +35,7 @@ return {
     {name = "cluster", type = "string", value = "C", doc = "name or endpoint of a cluster whose nodes are looked at"},
     {name = "listen", type = "string", value = "ADDRESS", doc = "an address that a node is to listen on"},
   },
+  schema = "tide.check/1",
   run = function(context)
     local o <const> = context.options
     if o.cluster and o.listen then

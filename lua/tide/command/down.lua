@@ -24,6 +24,7 @@ return {
   },
   arguments = {{name = "name", optional = true, doc = "the cluster; same as --cluster"}},
   options = {arguments.shared.cluster, arguments.shared.yes, arguments.shared.dry_run},
+  schema = "tide.down/1",
   run = function(context)
     local o <const> = context.options
     local wanted <const> = o.name or o.cluster
@@ -36,7 +37,7 @@ return {
     if not o.yes then what = what .. what_runs(context, name) end
     if o.dry_run then
       if context.json then
-        context:print(context.core.json_encode {schema = "tide.down/1", cluster = name, dry_run = true})
+        context:record({cluster = name, dry_run = true})
       else
         context:print("would end " .. what)
       end
@@ -51,7 +52,7 @@ return {
     local object = {}
     for k, v in pairs(result) do object[k] = v end
     object.runs = #runs > 0 and runs or nil
-    return context:tell("tide.down/1", object,
+    return context:tell(object,
       ("cluster `%s` is down"):format(text.clean(result.cluster or name or "?"))
       .. ((result.killed or 0) > 0 and (", %d processes by force"):format(result.killed) or "")
       .. (#runs > 0 and (", stopped %s"):format(text.clean(text.names(runs))) or ""))

@@ -13,21 +13,17 @@ local function inside(a)
     if each.name == a.node and each.state == "up" then member = each end
   end
   if not member then
-    return {error = errors.to_data(errors.new("T0113", {message = ("no node `%s` is up"):format(a.node),
-      help = "tide nodes lists them"}))}
+    return nil, errors.new("T0113", {message = ("no node `%s` is up"):format(a.node), help = "tide nodes lists them"})
   end
   if member.id == core.node().controller then
-    return {error = errors.to_data(errors.new("T0113", {
-      message = ("node %s is the cluster's controller"):format(a.node),
-      help = "end the cluster by `tide down`, or start it with several controllers, of which another one takes over"}))}
+    return nil, errors.new("T0113", {message = ("node %s is the cluster's controller"):format(a.node),
+      help = "end the cluster by `tide down`, or start it with several controllers, of which another one takes over"})
   end
   local began <const> = core.now()
   local address, err = core.whereis(member.name .. "/agent")
   local answer
   if address then answer, err = core.call(address, {op = "drain", grace_s = a.grace_s}, 10) end
-  if not answer then
-    return {error = errors.to_data(errors.from(err or errors.new("T0113", "this node has no agent"), "T0113"))}
-  end
+  if not answer then return nil, errors.from(err or errors.new("T0113", "this node has no agent"), "T0113") end
   while core.now() - began < answer.grace + MORE_S do
     for _, each in ipairs(core.members()) do
       if each.id == member.id and (each.state == "left" or each.state == "dead") then
@@ -36,8 +32,8 @@ local function inside(a)
     end
     core.sleep(0.05)
   end
-  return {error = errors.to_data(errors.new("T0510", {message = ("node %s has not left after %g s"):format(a.node,
-    answer.grace + MORE_S), node = a.node}))}
+  return nil, errors.new("T0510", {message = ("node %s has not left after %g s"):format(a.node,
+    answer.grace + MORE_S), node = a.node})
 end
 
 return {
@@ -54,10 +50,11 @@ return {
     arguments.shared.cluster, arguments.shared.yes, arguments.shared.dry_run,
   },
   inside = inside,
+  schema = "tide.drain/1",
   run = function(context)
     local o <const> = context.options
     if o.dry_run then
-      return context:tell("tide.drain/1", {node = o.node, dry_run = true}, "would let node " .. text.clean(o.node)
+      return context:tell({node = o.node, dry_run = true}, "would let node " .. text.clean(o.node)
         .. " leave")
     end
     local ok, err = context:confirm(("Let node `%s` leave the cluster?"):format(text.clean(o.node)))
@@ -69,7 +66,7 @@ return {
     if result.state == "dead" then
       return nil, errors.new("T0509", {message = ("node %s has died: %s"):format(o.node, result.reason or "")})
     end
-    return context:tell("tide.drain/1", result, ("node %s has left after %s"):format(o.node,
+    return context:tell(result, ("node %s has left after %s"):format(o.node,
       units.format_duration(result.seconds)))
   end,
 }

@@ -1,4 +1,5 @@
 -- `tide help [TOPIC|CODE|KERNEL|NAME]`.
+local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
 local man = require "tide.cli.man"
 local usage = require "tide.cli.usage"
@@ -37,6 +38,7 @@ return {
      doc = "text (default), man: a manual page, names: of all commands"},
   },
   configured = false,
+  schema = "tide.help/1",
   run = function(context)
     local list, by_name = require("tide.cli").commands()
     local topic <const> = context.options.topic
@@ -54,7 +56,8 @@ return {
       return 0
     end
     local entry <const> = topic and errors.catalogue[topic:upper()]
-    local object = {schema = "tide.help/1", topic = topic, text = page}
+    local object = {schema = context.schema, topic = topic, text = page}
+    if by_name[topic or ""] then object.command = arguments.data(by_name[topic]) end
     if entry then
       object.code, object.name, object.exit = topic:upper(), entry.name, entry.exit
       object.title, object.explanation, object.remedy = entry.title, entry.explanation, entry.remedy

@@ -1,7 +1,6 @@
 -- `tide job VERB NAME`: one run of a cluster.
 local arguments = require "tide.cli.arguments"
 local client = require "tide.cluster.client"
-local cluster_view = require "tide.cluster.view"
 local errors = require "tide.errors"
 local log_query = require "tide.run.log_query"
 local text = require "tide.text"
@@ -9,8 +8,6 @@ local text = require "tide.text"
 local POLL_S <const> = 0.2
 local CLOSING_S <const> = 10 -- so long `wait` and `attach` wait for a script that keeps its ended run open
 local EXITS <const> = {done = 0, stopped = 1, failed = 1, lost = 5}
-local DONE <const> = {pause = "is paused", resume = "resumes", set = "has new params from its next report on",
-  stop = "stops at its next report", cancel = "is cancelled", workers = "gets other workers"}
 
 local job = {}
 
@@ -66,23 +63,16 @@ function job.inside(request)
   else
     answer, err = require("tide.cluster.runs").ask(request)
   end
-  if not answer then return {error = errors.to_data(errors.from(err))} end
-  return {value = answer}
+  return answer, err
 end
 
 local INSIDE <const> = "tide.command.job.inside"
 
 -- What changes something.
-local function ask(request)
-  local answer <const>, err = client.run(INSIDE, request)
-  return answer and answer.value, err
-end
+local function ask(request) return client.run(INSIDE, request) end
 
 -- What changes nothing, and is asked again of a client that lost its session meanwhile.
-local function look(request)
-  local answer <const>, err = client.look(INSIDE, request)
-  return answer and answer.value, err
-end
+local function look(request) return client.look(INSIDE, request) end
 
 -- "eps=0.05" as words by name.
 local function words_of(words)
@@ -98,9 +88,9 @@ local function words_of(words)
   return params
 end
 
-local function show(context, row)
+local function print_row(context, row)
   if context.json then
-    row.schema, row.controller = "tide.job/1", nil
+    row.schema, row.controller = context.schema, nil
     context:print(context.core.json_encode(row))
     return 0
   end
@@ -188,18 +178,13 @@ local function wait(context, o)
   end
 end
 
-local VERBS <const> = {
-  show = function(context, o)
-    local row, err = look {op = "get", name = o.name, memory = true}
-    if not row then return nil, err end
-    return show(context, row)
-  end,
-  logs = function(context, o) return logs(context, o, o.follow) end,
-  attach = function(context, o) return logs(context, o, true) end,
-  wait = wait,
-}
+local function show(context, o)
+  local row, err = look {op = "get", name = o.name, memory = true}
+  if not row then return nil, err end
+  return print_row(context, row)
+end
 
-function VERBS.forecast(context, o)
+local function forecast(context, o)
   local function of(slots)
     local answer <const>, err = look {forecast = true, name = o.name, slots = slots}
     if not answer then return nil, err end
@@ -217,7 +202,7 @@ function VERBS.forecast(context, o)
     if not other then return nil, err end
   end
   if context.json then
-    context:print(context.core.json_encode {schema = "tide.forecast/1", name = now.name, ends_s = now.ends_s,
+    context:record({name = now.name, ends_s = now.ends_s,
       guessed = now.guessed, slots = o.slots, with_slots_ends_s = other and other.ends_s, runs = answer.runs})
     return 0
   end
@@ -235,7 +220,7 @@ function VERBS.forecast(context, o)
 end
 
 -- What the scheduling policy said about it last.
-function VERBS.why(context, o)
+local function why(context, o)
   local row, err = look {op = "get", name = o.name}
   if not row then return nil, err end
   local list
@@ -248,116 +233,114 @@ function VERBS.why(context, o)
     return nil, errors.new("T0401", {message = ("no policy has said anything about run %s yet"):format(
       text.clean(row.name))})
   end
-  return context:tell("tide.job/1", {name = row.name, why = said}, ("%s: %s"):format(text.clean(row.name), said))
+  return context:tell({name = row.name, why = said}, ("%s: %s"):format(text.clean(row.name), said))
 end
 
-local function verb(context, o, method, ...)
+-- A method of the run, and what is said when it is done.
+local function verb(context, o, said, method, ...)
   local answer, err = ask {method = method, name = o.name, arguments = {...}, count = select("#", ...)}
   if not answer then return nil, err end
-  return context:tell("tide.job/1", {name = answer.name, state = answer.state},
-    ("%s %s"):format(text.clean(answer.name), answer.script and "ends now" or DONE[o.verb]))
+  return context:tell({name = answer.name, state = answer.state},
+    ("%s %s"):format(text.clean(answer.name), answer.script and "ends now" or said))
 end
 
-function VERBS.pause(context, o)
-  return verb(context, o, "pause", {release = o.release or nil, timeout = context.timeout_s})
-end
-function VERBS.resume(context, o)
+local function resume(context, o)
   local row, err = look {op = "get", name = o.name}
   if not row then return nil, err end
-  if not EXITS[row.state] then return verb(context, o, "resume", {timeout = context.timeout_s}) end
+  if not EXITS[row.state] then return verb(context, o, "resumes", "resume", {timeout = context.timeout_s}) end
   local endpoint
   endpoint, err = client.resolve(o.cluster)
   if not endpoint then return nil, err end
   local run
   run, err = ask {restart = row, cluster = o.cluster or endpoint, program = arg and arg[0]}
   if not run then return nil, err end
-  return context:tell("tide.job/1", {name = run.name, state = run.state, uid = run.uid},
+  return context:tell({name = run.name, state = run.state, uid = run.uid},
     ("%s resumes as %s from %s"):format(text.clean(row.name), text.clean(run.name), text.clean(row.checkpoint)))
 end
-function VERBS.stop(context, o) return verb(context, o, "stop", {within = o.within}) end
 
-function VERBS.cancel(context, o)
+local function cancel(context, o)
   local ok, err = context:confirm(("End run `%s` now?"):format(text.clean(o.name)))
   if not ok then return nil, err end
-  return verb(context, o, "cancel")
+  return verb(context, o, "is cancelled", "cancel")
 end
 
-function VERBS.set(context, o)
-  local params, err = words_of(o.rest)
+local function set(context, o)
+  local params, err = words_of(o.params)
   if not params then return nil, err end
-  if not next(params) then
-    return nil, errors.new("T0103", {message = "what is to be set: NAME=VALUE", help = "tide job set mf-1 eps=0.05"})
-  end
-  return verb(context, o, "set", params, {new = o.new or nil})
+  return verb(context, o, "has new params from its next report on", "set", params, {new = o.new or nil})
 end
 
 -- What people note about a run, also about one that has ended. The process of a run keeps it in the run's directory.
-local function note(context, o, change)
-  if #o.rest == 0 then
-    return nil, errors.new("T0103", {message = ("`tide job %s` requires %s"):format(o.verb,
-      o.verb == "note" and "a text" or "tags"), help = ("tide job %s mf-1 %s"):format(o.verb,
-      o.verb == "note" and "'the baseline'" or "baseline lr=low draft-")})
-  end
-  local answer, err = ask {op = "note", name = o.name, note = change.note, tags = change.tags}
+local function noted(context, o)
+  local answer, err = ask {op = "note", name = o.name, note = o.text and table.concat(o.text, " "), tags = o.tags}
   if not answer then return nil, err end
   local tags <const> = #answer.tags > 0 and "has the tags " .. table.concat(answer.tags, " ") or "has no tags"
-  return context:tell("tide.job/1", {name = answer.name, state = answer.state, note = answer.note, tags = answer.tags},
-    ("%s %s"):format(text.clean(answer.name), o.verb == "tag" and tags or answer.note and "has a note"
-      or "has no note"))
-end
-function VERBS.note(context, o) return note(context, o, {note = table.concat(o.rest, " ")}) end
-function VERBS.tag(context, o) return note(context, o, {tags = o.rest}) end
-
-function VERBS.workers(context, o)
-  local count <const> = math.tointeger(tonumber(o.rest[1] or ""))
-  if not count then
-    return nil, errors.new("T0103", {message = "how many workers: a whole number", help = "tide job workers mf-1 4"})
-  end
-  return verb(context, o, "set_workers", count)
+  return context:tell({name = answer.name, state = answer.state, note = answer.note, tags = answer.tags},
+    ("%s %s"):format(text.clean(answer.name), o.tags and tags or answer.note and "has a note" or "has no note"))
 end
 
-job.name = "job"
-job.brief = "one run of a cluster: show, logs, pause, resume, set, stop"
-job.summary = "Shows or steers one run of a cluster. NAME is the run's (`mf-1`), its number, or its job where one run "
-  .. "of that goes on. Verbs: show, logs, attach (the log until it ends), wait, pause, resume, set NAME=VALUE.., "
-  .. "workers N, stop, cancel; note TEXT, tag TAG..; forecast (when it will end), why (what the scheduling policy "
-  .. "said)."
-job.examples = {
-  {"tide job show mf-1", "state, slots, params"},
-  {"tide job set mf-1 eps=0.05", "from the next report on"},
-  {"tide job pause mf-1 --release", "its slots go to others; `resume` takes it on"},
-  {"tide job resume mf-1", "of one that has failed or was stopped: a new run from its newest checkpoint"},
-  {"tide job stop mf-1 --within 30s", "at its next report, by force if that does not come"},
-  {"tide job forecast mf-1 --slots 4", "when it will end, and when with four slots"},
-  {"tide job tag mf-1 baseline draft-", "adds a tag, removes one; `note` takes a text"},
-  {"tide job attach mf-1", "follow its log; Ctrl-C leaves it running"},
-  {"tide job logs mf-1 --rank 2 --since 10m --search 'loss'", "only those lines; rank 0 is the script itself"},
-}
-job.arguments = {
-  {name = "verb", doc = "what is to be done"},
-  {name = "name", doc = "the run"},
-  {name = "words", many = true, optional = true, doc = "for `set`; for `workers` a number; for `note` and `tag`"},
-}
-job.options = {
-  arguments.shared.cluster, arguments.shared.yes,
-  {name = "release", doc = "pause: the workers leave, their slots are free"},
-  {name = "within", type = "duration", doc = "stop: cancel what has not stopped then"},
-  {name = "new", doc = "set: a param that the run has not yet"},
-  {name = "slots", type = "integer", min = 1, value = "N", doc = "forecast: when it would end with so many slots"},
-  {name = "follow", short = "f", doc = "logs: until the run ends"},
-  {name = "raw", doc = "logs, attach: with the escape sequences of the script; default: only its colors"},
-}
-table.move(log_query.OPTIONS, 1, #log_query.OPTIONS, #job.options + 1, job.options)
+local NAME <const> = {name = "name", doc = "the run: `mf-1`, its number, or its job where one run of that is active"}
 
-function job.run(context)
-  local o <const> = context.options
-  o.rest = o.words or {}
-  local f <const> = VERBS[o.verb]
-  if not f then
-    return nil, errors.new("T0105", {message = ("`%s` is no verb of runs"):format(text.clean(o.verb)),
-      help = text.did_you_mean(o.verb, text.sorted_keys(VERBS)) or "`tide job --help` lists them"})
-  end
-  return cluster_view.attached(context, function() return f(context, o) end)
-end
+local VERBS <const> = {
+  {name = "show", doc = "state, slots, params", arguments = {NAME}, run = show},
+  {name = "logs", doc = "what it has written", arguments = {NAME},
+   run = function(context, o) return logs(context, o, o.follow) end},
+  {name = "attach", doc = "its log until it ends, with its exit code", arguments = {NAME},
+   run = function(context, o) return logs(context, o, true) end},
+  {name = "wait", doc = "until it has ended, with its exit code", arguments = {NAME}, run = wait},
+  {name = "pause", doc = "its workers pause at their next report", arguments = {NAME}, run = function(context, o)
+    return verb(context, o, "is paused", "pause", {release = o.release or nil, timeout = context.timeout_s})
+  end},
+  {name = "resume", doc = "continues a paused one; of one that has ended a new run from its newest checkpoint",
+   arguments = {NAME}, run = resume},
+  {name = "set", doc = "params from its next report on",
+   arguments = {NAME, {name = "params", many = 1, doc = "NAME=VALUE"}}, run = set},
+  {name = "workers", doc = "another number of workers",
+   arguments = {NAME, {name = "count", type = "integer", min = 1, doc = "how many"}},
+   run = function(context, o) return verb(context, o, "gets other workers", "set_workers", o.count) end},
+  {name = "stop", doc = "ends it at its next report", arguments = {NAME}, run = function(context, o)
+    return verb(context, o, "stops at its next report", "stop", {within = o.within})
+  end},
+  {name = "cancel", doc = "ends it now", arguments = {NAME}, run = cancel},
+  {name = "note", doc = "a text about it; an empty one removes it",
+   arguments = {NAME, {name = "text", many = 1, doc = "the text"}}, run = noted},
+  {name = "tag", doc = "adds tags; `draft-` removes one",
+   arguments = {NAME, {name = "tags", many = 1, doc = "such as baseline, lr=low, draft-"}}, run = noted},
+  {name = "forecast", doc = "when it will end", arguments = {NAME}, schema = "tide.forecast/1", run = forecast},
+  {name = "why", doc = "what the scheduling policy said about it last", arguments = {NAME}, run = why},
+}
+
+local row <const> = {
+  name = "job",
+  brief = "one run of a cluster: show, logs, pause, resume, set, stop",
+  summary = "Shows or steers one run of a cluster.",
+  examples = {
+    {"tide job show mf-1", "state, slots, params"},
+    {"tide job set mf-1 eps=0.05", "from the next report on"},
+    {"tide job pause mf-1 --release", "its slots go to others; `resume` takes it on"},
+    {"tide job resume mf-1", "of one that has failed or was stopped: a new run from its newest checkpoint"},
+    {"tide job stop mf-1 --within 30s", "at its next report, by force if that does not come"},
+    {"tide job workers mf-1 4", "four workers from now on"},
+    {"tide job forecast mf-1 --slots 4", "when it will end, and when with four slots"},
+    {"tide job tag mf-1 baseline draft-", "adds a tag, removes one; `note` takes a text"},
+    {"tide job attach mf-1", "follow its log; Ctrl-C leaves it running"},
+    {"tide job logs mf-1 --rank 2 --since 10m --search 'loss'", "only those lines; rank 0 is the script itself"},
+  },
+  verbs = VERBS,
+  attached = true,
+  schema = "tide.job/1",
+  options = {
+    arguments.shared.cluster, arguments.shared.yes,
+    {name = "release", of = "pause", doc = "the workers leave, their slots are free"},
+    {name = "within", of = "stop", type = "duration", doc = "cancel what has not stopped then"},
+    {name = "new", of = "set", doc = "a param that the run has not yet"},
+    {name = "slots", of = "forecast", type = "integer", min = 1, value = "N",
+     doc = "when it would end with so many slots"},
+    {name = "follow", short = "f", of = "logs", doc = "until the run ends"},
+    {name = "raw", of = "logs, attach", doc = "with the escape sequences of the script; default: only its colors"},
+    table.unpack(log_query.OPTIONS),
+  },
+}
+for key, value in pairs(row) do job[key] = value end
 
 return job

@@ -20,9 +20,7 @@ return listing.command {
     {key = "progress_text", title = "progress"}, {key = "user", title = "person"}, {key = "tags"},
   },
   collect = function(context, client)
-    local answer <const>, err = client.look("tide.command.job.inside",
-      {op = "list", all = context.options.all or false})
-    return answer and answer.value, err
+    return client.look("tide.command.job.inside", {op = "list", all = context.options.all or false})
   end,
   rows = function(view)
     for _, row in ipairs(view.runs) do

@@ -46,7 +46,7 @@ function launch.inside(a)
   end
   o.say = function(line) io.stderr:write(text.harmless(line), "\n") end
   local made, problem = require("tide.cluster.directory").make("launch-" .. o.cluster)
-  if not made then return {error = errors.to_data(problem)} end
+  if not made then return nil, problem end
   o.directory = require("tide.cluster.directory").of("launch-" .. o.cluster)
   local pool, err = require("tide.provision").new(o)
   if pool then
@@ -54,7 +54,7 @@ function launch.inside(a)
     ok, err = pool:want(a.count)
     if not ok then pool = nil end
   end
-  if not pool then return {error = errors.to_data(errors.from(err))} end
+  if not pool then return nil, err end
   if pool.left then
     o.say(("%d node%s of launchers that have ended %s here; --adopt takes them over"):format(pool.left,
       pool.left == 1 and "" or "s", pool.left == 1 and "is" or "are"))
@@ -79,7 +79,7 @@ function launch.inside(a)
     core.sleep(STEP_S)
   end
   pool:close(cluster_is_there(core) and LEAVE_S or 0)
-  if failure then return {error = errors.to_data(errors.from(failure))} end
+  if failure then return nil, failure end
   return {nodes = 0, seconds = all}
 end
 

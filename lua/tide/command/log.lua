@@ -12,7 +12,7 @@ local OLDER <const> = 9 -- files before the one that is written to
 local function print_lines(context, lines)
   for _, line in ipairs(lines) do
     if context.json then
-      context:print(context.core.json_encode {schema = "tide.log/1", time = line.time, level = line.level,
+      context:record({time = line.time, level = line.level,
         node = line.node, text = line.text})
     elseif context.plain then
       context:print(table.concat({("%.3f"):format(line.time), line.level, text.clean(line.node),
@@ -148,6 +148,7 @@ return {
     {name = "last", type = "integer", min = 1, value = "N", doc = "only the last N lines, to begin with"},
   },
   stays = function(o) return o.follow == true end,
+  schema = "tide.log/1",
   run = function(context)
     local o <const> = context.options
     if not o.run then

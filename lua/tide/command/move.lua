@@ -39,6 +39,7 @@ return {
     {name = "node", doc = "name of the node that takes them"},
   },
   options = {arguments.shared.cluster, arguments.shared.dry_run},
+  schema = "tide.move/1",
   run = function(context)
     local o <const> = context.options
     local slots, err = parse_slots(o.slots)
@@ -56,7 +57,7 @@ return {
       return client.ask_one {op = "move", table = o.table, slots = slots, node = node.id}
     end)
     if not result then return nil, problem end
-    return context:tell("tide.move/1", {table = o.table, node = o.node, slots = result.moved,
+    return context:tell({table = o.table, node = o.node, slots = result.moved,
       dry_run = result.dry_run}, ("%s %d slots of %s to %s"):format(
       result.dry_run and "would move" or "moved", result.moved, text.clean(o.table), text.clean(o.node)))
   end,

@@ -11,15 +11,13 @@ return {
     {"tide new package words", "words/ with words/init.lua, words/words.c, test.lua, Makefile"},
   },
   arguments = {
-    {name = "what", doc = "package"},
+    {name = "what", choices = {"package"}, doc = "package"},
     {name = "name", doc = "of the package: small letters, digits and _"},
   },
   configured = false,
+  schema = "tide.new/1",
   run = function(context)
     local o <const>, core <const> = context.options, context.core
-    if o.what ~= "package" then
-      return nil, errors.new("T0105", {message = ("`%s` is not package"):format(o.what)})
-    end
     if not o.name:find "^[a-z][a-z0-9_]*$" or #o.name > 40 then
       return nil, errors.new("T0105", {message = ("`%s` is no name of a package"):format(o.name),
         help = "a name has small letters, digits and _, and begins with a letter"})
@@ -35,7 +33,7 @@ return {
       if ok then ok, err = core.file_write(paths[#paths], (core.embedded(file):gsub(NAME, o.name))) end
     end
     if not ok then return nil, errors.from(err) end
-    return context:tell("tide.new/1", {name = o.name, files = paths},
+    return context:tell({name = o.name, files = paths},
       ("%s\nnext: cd %s && make test"):format(table.concat(paths, "\n"), o.name))
   end,
 }

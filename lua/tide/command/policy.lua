@@ -4,7 +4,6 @@ local errors = require "tide.errors"
 local text = require "tide.text"
 local units = require "tide.units"
 
-local ASK <const> = [[return require("tide.command.policy").ask(...)]]
 
 local SKELETON <const> = [[
 -- What this policy does, in a sentence.
@@ -48,8 +47,8 @@ local FIELDS <const> = {
 local function print_data(context, verb, data)
   if context.json then
     local object = type(data) == "table" and data[1] == nil and data or {items = data}
-    object.schema, object.verb = "tide.policy/1", verb
-    context:print(context.core.json_encode(object))
+    object.verb = verb
+    context:record(object)
     return 0
   end
   local function lines(value, indent)
@@ -77,13 +76,12 @@ end
 
 ---- verbs without a run ------------------------------------------------------------------------------------------
 
-local offline = {}
-
-function offline.new(context, kind)
+local function new(context, o)
+  local kind <const> = o.what
   local contract = require "tide.policy.contract"
-  local k = contract.kinds[kind or ""]
+  local k = contract.kinds[kind]
   if not k then
-    return nil, errors.new("T0105", ("`%s` is no kind of policy; there are %s"):format(tostring(kind),
+    return nil, errors.new("T0105", ("`%s` is no kind of policy; there are %s"):format(text.clean(kind),
       table.concat(contract.kind_names, ", ")))
   end
   local events = {}
@@ -96,15 +94,15 @@ function offline.new(context, kind)
   return 0
 end
 
-function offline.shipped(context)
+local function shipped(context)
   local names = require("tide.policy.source").shipped()
   if context.json then return print_data(context, "shipped", {names = names}) end
   for _, name in ipairs(names) do context:print(name) end
   return 0
 end
 
-function offline.show(context, ref)
-  local found, err = require("tide.policy.source").find(ref)
+local function show(context, o)
+  local found, err = require("tide.policy.source").find(o.what)
   if not found then return nil, err end
   if context.json then return print_data(context, "show", {path = found.path, sha = found.sha, source = found.text}) end
   context.write_out(found.text)
@@ -122,10 +120,9 @@ local function presentable(report)
   return out
 end
 
-function offline.replay(context, ref)
-  local o <const> = context.options
+local function replay(context, o)
   if not o.journal then return nil, errors.new("T0103", "--journal is missing: the file of a run's directory") end
-  local report, err = require("tide.policy").replay(o.journal, {policy = ref})
+  local report, err = require("tide.policy").replay(o.journal, {policy = o.what})
   if not report then return nil, err end
   local shown = presentable(report)
   shown.torn = report.torn or nil
@@ -171,12 +168,12 @@ local function print_decision(context, row)
   end
 end
 
-function offline.timeline(context, ref)
+local function timeline(context, o)
   local paths, err = journals_of(context)
   if not paths then return nil, err end
-  local o <const>, rows = context.options, {}
+  local rows = {}
   for _, path in ipairs(paths) do
-    local more, problem, torn = require("tide.policy.timeline").read(path, {policy = ref, scope = o.scope,
+    local more, problem, torn = require("tide.policy.timeline").read(path, {policy = o.what, scope = o.scope,
       whole = context.json, last = o.last})
     if not more then return nil, problem end
     if torn then context:say(("%s is cut off; the records before that are shown"):format(text.clean(path))) end
@@ -187,13 +184,11 @@ function offline.timeline(context, ref)
     return 0
   end
   local columns = table.move(TIMELINE, 1, #TIMELINE, 1, {})
-  if ref then columns[#columns + 1] = {key = "would", title = "would propose"} end
-  local ok, wrong = require("tide.show.listing").print(context, rows, columns, "tide.decision/1")
-  if not ok then return nil, wrong end
-  return 0
+  if o.what then columns[#columns + 1] = {key = "would", title = "would propose"} end
+  return require("tide.show.listing").print(context, rows, columns)
 end
 
-function offline.check(context, ref)
+local function check(context, ref)
   local source = require "tide.policy.source"
   local found, err = source.find(ref)
   if not found then return nil, err end
@@ -266,8 +261,8 @@ local function ask(request)
   return ask_at(request, kind)
 end
 
-local function live(context, verb, ref)
-  local o <const> = context.options
+local function live(context, o)
+  local verb <const>, ref <const> = o.verb, o.what
   local words <const>, mistake = remote_words(o)
   if not words then return nil, mistake end
   local request = {verb = verb, ref = ref, job = o.job, words = words}
@@ -276,10 +271,10 @@ local function live(context, verb, ref)
     if not found then return nil, err end
     request.text, request.path = found.text, found.path
   end
-  return require("tide.cluster.view").attached(context, function()
-    local bytes, err = context.core.node_run(ASK, "@tide/command/policy.lua", request)
-    if not bytes then return nil, errors.from(err) end
-    local answer = context.core.plain_decode(bytes.result)
+  return require("tide.cluster.view").attached(context, function(client)
+    local bytes, err = client.run("tide.command.policy.ask", request)
+    if not bytes then return nil, err end
+    local answer = context.core.plain_decode(bytes)
     if verb == "check" or verb == "report" then answer = presentable(answer) end
     if verb == "why" and #answer == 0 then
       return nil, errors.new("T0401", {message = ref and ("no seat has said why about `%s`"):format(text.clean(ref))
@@ -290,10 +285,9 @@ local function live(context, verb, ref)
   end)
 end
 
-local LIVE <const> = {list = true, swap = true, shadow = true, report = true, rollback = true, history = true,
-                      why = true}
-local WANTS_WORD <const> = {swap = "a policy", shadow = "a policy", check = "a policy", rollback = "a kind",
-                            history = "a kind", report = "a kind", show = "a policy", new = "a kind"}
+local POLICY <const> = {name = "what", label = "POLICY", doc = "a policy: a shipped name or a path"}
+local KIND <const> = {name = "what", label = "KIND", doc = "a kind of policies"}
+local function any(label, doc) return {name = "what", label = label, optional = true, doc = doc} end
 
 return {
   name = "policy",
@@ -310,44 +304,53 @@ return {
     {"tide policy timeline --run last", "each decision: observed, proposed, applied, reason"},
     {"tide policy timeline mine.lua --run last", "and what mine.lua would have proposed"},
   },
-  arguments = {
-    {name = "verb",
-     doc = "new, shipped, show, check, replay, timeline; list, swap, shadow, report, rollback, history, why"},
-    {name = "what", optional = true, doc = "a policy (shipped name or path), a kind, or a thing"},
+  verbs = {
+    {name = "new", doc = "a skeleton with comments", arguments = {KIND}, run = new},
+    {name = "shipped", doc = "the policies that Tide brings", run = shipped},
+    {name = "show", doc = "the source of a policy", arguments = {POLICY}, run = show},
+    {name = "check", doc = "does it load and keep the contract?", arguments = {POLICY}, run = function(context, o)
+      if o.live then return live(context, o) end
+      return check(context, o.what)
+    end},
+    {name = "replay", doc = "decides everything in a journal again", run = replay,
+     arguments = {any("POLICY", "another one to decide with")}},
+    {name = "timeline", doc = "each decision: observed, proposed, applied, reason", schema = "tide.decision/1",
+     arguments = {any("POLICY", "what would it have proposed?")}, run = timeline},
+    {name = "list", doc = "the seats of an active run",
+     arguments = {any("KIND", "of these policies alone")}, run = live},
+    {name = "swap", doc = "puts a policy into its seat", arguments = {POLICY}, run = live},
+    {name = "shadow", doc = "lets it propose beside the one in the seat", arguments = {POLICY}, run = live},
+    {name = "report", doc = "what a shadow, a canary or a guard has found", arguments = {KIND}, run = live},
+    {name = "rollback", doc = "brings back the policy before", arguments = {KIND}, run = live},
+    {name = "history", doc = "which policies a seat has had", arguments = {KIND}, run = live},
+    {name = "why", doc = "what policies have said about things",
+     arguments = {any("THING", "what is to be explained")}, run = live},
   },
+  schema = "tide.policy/1",
   options = {
     arguments.shared.cluster,
     {name = "job", type = "string", value = "NAME", doc = "the run's job, if the driver runs several"},
     {name = "scope", type = "string", value = "NAME", doc = "the seat's job or table, if there are several"},
-    {name = "set", type = "string", value = "NAME=X", repeated = true, doc = "swap, shadow: a parameter of the policy"},
-    {name = "live", doc = "check on the recorded views of the active run"},
-    {name = "force", doc = "swap in a policy that was rolled back"},
-    {name = "latest", doc = "roll back with the state exported last instead of the one at the swap"},
-    {name = "for", type = "duration", doc = "how long a shadow runs (default 10m)"},
-    {name = "canary", type = "string", value = "PART",
-     doc = "swap in a part first: nodes=n1,n2, workers=1,2, tables=w, jobs=mf or fraction=0.2; requires a guard"},
-    {name = "guard", type = "string", value = "METRIC", doc = "roll back when this gets worse"},
-    {name = "drop", type = "number", value = "SHARE", doc = "it may drop by this share of what it was"},
-    {name = "rise", type = "number", value = "SHARE", doc = "it may rise by this share of what it was"},
-    {name = "within", type = "duration", doc = "the guard's window (default 60s)"},
-    {name = "journal", type = "string", value = "FILE", doc = "of the run to replay"},
-    {name = "run", type = "string", value = "RUN", doc = "timeline: a run that the directory keeps (default last)"},
-    {name = "last", type = "integer", min = 1, value = "N", doc = "timeline: the newest N of each journal"},
+    {name = "set", type = "string", value = "NAME=X", repeated = true, of = "swap, shadow",
+     doc = "a parameter of the policy"},
+    {name = "live", of = "check", doc = "on the recorded views of the active run"},
+    {name = "force", of = "swap", doc = "also a policy that was rolled back"},
+    {name = "latest", of = "rollback", doc = "with the state exported last instead of the one at the swap"},
+    {name = "for", of = "shadow", type = "duration", doc = "how long it runs (default 10m)"},
+    {name = "canary", of = "swap", type = "string", value = "PART",
+     doc = "in a part first: nodes=n1,n2, workers=1,2, tables=w, jobs=mf or fraction=0.2; requires a guard"},
+    {name = "guard", of = "swap", type = "string", value = "METRIC", doc = "roll back when this gets worse"},
+    {name = "drop", of = "swap", type = "number", value = "SHARE", doc = "it may drop by this share of what it was"},
+    {name = "rise", of = "swap", type = "number", value = "SHARE", doc = "it may rise by this share of what it was"},
+    {name = "within", of = "swap", type = "duration", doc = "the guard's window (default 60s)"},
+    {name = "journal", of = "replay, timeline", type = "string", value = "FILE", doc = "of the run"},
+    {name = "run", type = "string", value = "RUN", of = "timeline",
+     doc = "a run that the directory keeps (default last)"},
+    {name = "last", type = "integer", min = 1, value = "N", of = "timeline", doc = "the newest N of each journal"},
   },
   ask = function(request)
     local answer, err = ask(request)
-    if answer == nil then error(err, 0) end
-    return {result = require("tide.core").plain_encode(answer)}
-  end,
-  run = function(context)
-    local o <const> = context.options
-    local verb <const>, word <const> = o.verb, o.what
-    if WANTS_WORD[verb] and not word then
-      return nil, errors.new("T0103", ("`tide policy %s` requires %s"):format(verb, WANTS_WORD[verb]))
-    end
-    if LIVE[verb] or verb == "check" and o.live then return live(context, verb, word) end
-    if offline[verb] then return offline[verb](context, word) end
-    return nil, errors.new("T0105", {message = ("`%s` is no verb of policies"):format(text.clean(verb)),
-      help = "`tide policy --help` lists them"})
+    if answer == nil then return nil, err end
+    return (require("tide.core").plain_encode(answer))
   end,
 }

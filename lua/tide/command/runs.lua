@@ -5,6 +5,7 @@ local errors = require "tide.errors"
 local history = require "tide.run.history"
 local log_query = require "tide.run.log_query"
 local notes = require "tide.run.notes"
+local listing = require "tide.show.listing"
 local report_of = require "tide.run.report"
 local run_log = require "tide.run.run_log"
 local table_view = require "tide.show.table_view"
@@ -19,7 +20,6 @@ local COLUMNS <const> = {
 }
 local TAGS <const> = {key = "tags"} -- a column where a run has some
 local AXES <const> = {n = "report", elapsed_s = "seconds", examples = "examples"}
-local VERBS <const> = {"list", "show", "logs", "compare", "export", "note", "tag"}
 local FORMATS <const> = {"csv", "json", "tensorboard"}
 local LOG_LINES <const> = 10
 
@@ -41,38 +41,14 @@ local function row_of(run)
   return row
 end
 
-local function print_rows(context, rows, columns, schema)
-  local o <const> = context.options
-  local err
-  if o.where then rows, err = table_view.where(rows, columns, o.where) end
-  if rows and o.sort then rows, err = table_view.sort(rows, columns, o.sort, o.reverse) end
-  if not rows then return nil, err end
-  for i = 1, o.last and #rows - o.last or 0 do rows[i] = false end
-  local kept = {}
-  for _, row in ipairs(rows) do kept[#kept + 1] = row or nil end
-  local lines
-  if context.json then
-    lines = table_view.json_lines(kept, schema, context.core.json_encode)
-  elseif context.plain then
-    lines = table_view.plain_lines(kept, columns)
-  else
-    lines = table_view.lines(kept, columns, {width = context.terminal.width, unicode = context.terminal.utf8,
-      color = context:colored "stdout"})
-  end
-  if #lines > 0 then context:print(table.concat(lines, "\n")) end
-  return 0
-end
-
-local verbs = {}
-
-function verbs.list(context)
+local function list(context)
   local rows, columns = history.list(root_of(context)), table.move(COLUMNS, 1, #COLUMNS, 1, {})
   for i, run in ipairs(rows) do
     if run.tags and columns[#columns] ~= TAGS then columns[#columns + 1] = TAGS end
     rows[i] = row_of(run)
   end
   if #rows == 0 then context:say(("no runs are kept in %s"):format(text.clean(root_of(context)))) end
-  return print_rows(context, rows, columns, "tide.pastrun/1")
+  return listing.print(context, rows, columns, context.options.last)
 end
 
 local function last_lines(path, count)
@@ -107,11 +83,11 @@ local CURVE_COLUMNS <const> = {{key = "curve"}, {key = "first"}, {key = "least"}
 
 local function quoted(word) return word:find "^[%w_./:=,+-]+$" and word or "'" .. word:gsub("'", "'\\''") .. "'" end
 
-function verbs.show(context, runs)
+local function show(context, runs)
   local run <const> = runs[1]
   local reports <const>, events <const> = history.reports(run), history.events(run)
   if context.json then
-    run.schema, run.curves, run.events = "tide.pastrun/1", curves_of(reports), events
+    run.curves, run.events = curves_of(reports), events
     if #run.curves == 0 then run.curves = nil end
     if #run.events == 0 then run.events = nil end
     context:print(context.core.json_encode(run))
@@ -164,7 +140,7 @@ function verbs.show(context, runs)
 end
 
 -- The whole log, or what a query keeps of it.
-function verbs.logs(context, runs)
+local function logs(context, runs)
   local keep <const> = log_query.filter(log_query.of(context.options, context.core.wall()))
   local partial, after = "", 0
   local some, size
@@ -213,7 +189,7 @@ local function differences(runs)
   return rows
 end
 
-function verbs.compare(context, runs)
+local function compare(context, runs)
   local o <const> = context.options
   local metric <const>, x <const> = o.metric or "loss", o.x or "n"
   local series, rows, known = {}, {}, {}
@@ -246,7 +222,7 @@ function verbs.compare(context, runs)
   end
   local columns <const> = {{key = "id", title = "run"}, {key = "name"}, {key = "state"}, {key = "points"},
     {key = "least"}, {key = "greatest"}, {key = "last"}, {key = "took_s", title = "took", format = "duration"}}
-  local code, err = print_rows(context, rows, columns, "tide.comparison/1")
+  local code, err = listing.print(context, rows, columns, context.options.last)
   if not code or context.json or context.plain then return code, err end
   local differs <const> = differences(runs)
   if #differs > 0 then
@@ -285,7 +261,7 @@ function exports.json(context, runs)
   local lines = {}
   for i, run in ipairs(runs) do
     local reports <const>, events <const> = history.reports(run), history.events(run)
-    run.schema = "tide.pastrun/1"
+    run.schema = context.schema
     run.reports_list = #reports > 0 and reports or nil
     run.events = #events > 0 and events or nil
     lines[i] = context.core.json_encode(run)
@@ -309,7 +285,7 @@ function exports.tensorboard(context, runs)
   return files
 end
 
-function verbs.export(context, runs)
+local function export(context, runs)
   local files, err = exports[context.options.format or "csv"](context, runs)
   if not files then return nil, err end
   for _, path in ipairs(text.sorted_keys(files)) do
@@ -327,31 +303,39 @@ function verbs.export(context, runs)
   return 0
 end
 
--- `tide runs note ID WORDS..` and `tide runs tag ID TAG..`: the first name is the run, the rest is what is noted.
-local function noted(context, verb, words)
-  if #words < 2 then
-    return nil, errors.new("T0103", {message = ("`tide runs %s` requires a run and %s"):format(verb,
-      verb == "note" and "a text" or "tags"), help = ("tide runs %s last %s"):format(verb,
-      verb == "note" and "'the baseline'" or "baseline")})
-  end
-  local run, err = history.find(words[1], root_of(context))
+-- The first name is the run, the rest is what is noted.
+local function noted(context, o)
+  local run, err = history.find(o.run, root_of(context))
   if not run then return nil, err end
-  local rest <const> = table.move(words, 2, #words, 1, {})
-  local changed, problem = notes.changed(run, verb == "note" and {note = table.concat(rest, " ")} or {tags = rest})
+  local changed, problem = notes.changed(run, {note = o.text and table.concat(o.text, " "), tags = o.tags})
   if not changed then return nil, problem end
   local ok, why = notes.write(run.directory, changed)
   if not ok then return nil, why end
-  context:say(("%s: %s"):format(run.id, verb == "note" and "noted"
+  context:say(("%s: %s"):format(run.id, o.text and "noted"
     or #changed.tags > 0 and "tags " .. table.concat(changed.tags, " ") or "no tags"))
   return 0
 end
+
+-- A verb of some of the runs that are kept: f(context, runs).
+local function of_runs(f)
+  return function(context, o)
+    local runs = {}
+    for i, name in ipairs(o.runs or {o.run}) do
+      local run, err = history.find(name, root_of(context))
+      if not run then return nil, err end
+      runs[i] = run
+    end
+    return f(context, runs)
+  end
+end
+
+local RUN <const> = {name = "run", doc = "id, the beginning of one, name (the newest), or `last`"}
 
 return {
   name = "runs",
   brief = "what is left of runs: list, show, logs, compare, export, note, tag",
   summary = "Works with the runs that a directory keeps in .tide/runs: lists them, shows one, lays learning curves "
-    .. "over each other, exports them, notes something about them. A run is named by its id, the beginning of "
-    .. "that, its name (the newest), or `last`.",
+    .. "over each other, exports them, notes something about them.",
   examples = {
     {"tide runs", "all of them, oldest first"},
     {"tide runs list --where 'loss < 0.9 and rank == 64' --sort loss", "those, by a param too"},
@@ -363,48 +347,37 @@ return {
     {"tide runs note mf-3 'the baseline of the paper'", "one text a run; an empty one removes it"},
     {"tide runs tag mf-3 baseline lr=low draft-", "adds two tags, removes one; `--where 'tags:find \"baseline\"'`"},
   },
-  arguments = {
-    {name = "verb", optional = true, doc = "list (default), show, logs, compare, export, note, tag"},
-    {name = "runs", many = true, optional = true, doc = "those that are meant; of note and tag one, then words"},
+  verbs = {
+    {name = "list", doc = "all of them", run = list},
+    {name = "show", doc = "one: how it ended, its curves, its log", arguments = {RUN}, run = of_runs(show)},
+    {name = "logs", doc = "its whole log, or lines of it", arguments = {RUN}, run = of_runs(logs)},
+    {name = "compare", doc = "learning curves over each other", schema = "tide.comparison/1",
+     run = of_runs(compare), arguments = {{name = "runs", many = 2, doc = "the runs"}}},
+    {name = "export", doc = "the reports of runs", arguments = {{name = "runs", many = 1, doc = "the runs"}},
+     run = of_runs(export)},
+    {name = "note", doc = "a text about a run", arguments = {RUN, {name = "text", many = 1, doc = "the text"}},
+     run = noted},
+    {name = "tag", doc = "adds tags to a run; `draft-` removes one",
+     arguments = {RUN, {name = "tags", many = 1, doc = "such as baseline, lr=low, draft-"}}, run = noted},
   },
+  verb = "list",
+  schema = "tide.pastrun/1",
   options = {
     {name = "dir", type = "string", value = "DIR", doc = "where runs are kept (default .tide/runs)"},
-    {name = "where", type = "string", value = "EXPR", doc = "only runs for which a Lua expression holds"},
-    {name = "sort", type = "string", value = "FIELD", doc = "order by a field: numbers from the largest, text from A"},
-    {name = "reverse", doc = "turn the order of --sort round"},
-    {name = "last", type = "integer", min = 1, value = "N", doc = "only the last N of the list"},
-    {name = "metric", type = "string", value = "NAME", doc = "compare: the curve (default loss)"},
+    {name = "where", of = "list, compare", type = "string", value = "EXPR",
+     doc = "only runs for which a Lua expression holds"},
+    {name = "sort", of = "list, compare", type = "string", value = "FIELD",
+     doc = "order by a field: numbers from the largest, text from A"},
+    {name = "reverse", of = "list, compare", doc = "turn the order of --sort round"},
+    {name = "last", type = "integer", min = 1, value = "N", of = "list", doc = "only the last N of the list"},
+    {name = "metric", type = "string", value = "NAME", of = "compare", doc = "the curve (default loss)"},
     {name = "x", type = "string", choices = {"n", "elapsed_s", "examples"}, value = "AXIS",
-     doc = "compare: over reports (n, default), elapsed_s or examples"},
-    {name = "log", doc = "compare: a logarithmic axis"},
+     of = "compare", doc = "over reports (n, default), elapsed_s or examples"},
+    {name = "log", of = "compare", doc = "a logarithmic axis"},
     {name = "format", type = "string", choices = FORMATS, value = "FORMAT",
-     doc = "export: csv (default), json or tensorboard"},
-    {name = "to", type = "string", value = "PATH", doc = "the SVG of compare; file or directory of export"},
+     of = "export", doc = "csv (default), json or tensorboard"},
+    {name = "to", of = "compare, export", type = "string", value = "PATH",
+     doc = "the SVG of compare; file or directory of export"},
     table.unpack(log_query.OPTIONS),
   },
-  run = function(context)
-    local o <const> = context.options
-    local verb <const> = o.verb or "list"
-    if verb == "note" or verb == "tag" then return noted(context, verb, o.runs or {}) end
-    if not verbs[verb] then
-      return nil, errors.new("T0105", {message = ("`%s` is no verb of runs"):format(text.clean(verb)),
-        help = text.did_you_mean(verb, VERBS) or "there are " .. table.concat(VERBS, ", ")})
-    end
-    local names <const> = o.runs or {}
-    if verb == "list" and #names > 0 then
-      return nil, errors.new("T0105", {message = "`tide runs list` takes no runs", help = "tide runs show ID"})
-    end
-    local least <const> = verb == "list" and 0 or verb == "compare" and 2 or 1
-    if #names < least or (verb == "show" or verb == "logs") and #names > 1 then
-      return nil, errors.new("T0103", {message = ("`tide runs %s` requires %s"):format(verb,
-        verb == "compare" and "two runs or more" or (verb == "show" or verb == "logs") and "one run" or "runs")})
-    end
-    local runs = {}
-    for i, name in ipairs(names) do
-      local run, err = history.find(name, root_of(context))
-      if not run then return nil, err end
-      runs[i] = run
-    end
-    return verbs[verb](context, runs)
-  end,
 }

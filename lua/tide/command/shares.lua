@@ -1,7 +1,6 @@
 -- `tide shares [set FILE|clear]`: who may have how much of a cluster.
 local arguments = require "tide.cli.arguments"
 local client = require "tide.cluster.client"
-local cluster_view = require "tide.cluster.view"
 local errors = require "tide.errors"
 local listing = require "tide.show.listing"
 local shares = require "tide.policy.persons"
@@ -16,20 +15,18 @@ local COLUMNS <const> = {
   {key = "part", title = "ratio", format = "share"},
 }
 
-local verbs = {}
-
-function verbs.show(context)
+local function show(context)
   local answer <const>, err = client.look(INSIDE, {op = "shares"})
   if not answer then return nil, err end
-  local rows <const> = answer.value.persons
+  local rows <const> = answer.persons
   for _, row in ipairs(rows) do
-    row.slot_hours, row.half_life_s = row.used / 3600, answer.value.half_life_s
+    row.slot_hours, row.half_life_s = row.used / 3600, answer.half_life_s
   end
   if #rows == 0 then context:say "no person has had slots yet, and none has a share: `tide shares set FILE`" end
-  local ok, problem = listing.print(context, rows, COLUMNS, "tide.shares/1")
+  local ok, problem = listing.print(context, rows, COLUMNS)
   if not ok then return nil, problem end
   if not context.json and not context.plain and #rows > 0 then
-    context:say("slot hours count half after " .. units.format_duration(answer.value.half_life_s))
+    context:say("slot hours count half after " .. units.format_duration(answer.half_life_s))
   end
   return 0
 end
@@ -42,15 +39,13 @@ local function change(context, given, said)
   return 0
 end
 
-function verbs.set(context, path)
-  local content <const>, unread = context.core.file_read(path)
+local function set(context, o)
+  local content <const>, unread = context.core.file_read(o.file)
   if not content then return nil, errors.from(unread) end
-  local given <const>, err = shares.read(content, path)
+  local given <const>, err = shares.read(content, o.file)
   if not given then return nil, err end
-  return change(context, given, "the shares are those of " .. text.clean(path))
+  return change(context, given, "the shares are those of " .. text.clean(o.file))
 end
-
-function verbs.clear(context) return change(context, nil, "all persons have equal shares, without limits") end
 
 return {
   name = "shares",
@@ -63,23 +58,16 @@ return {
     {"tide shares set shares.lua", "a file such as: return {persons = {alice = {weight = 2, slots = 16}}}"},
     {"tide policy swap scheduling/fair", "slots are given out by these shares"},
   },
-  arguments = {
-    {name = "verb", optional = true, doc = "show (default), set, clear"},
-    {name = "file", optional = true, doc = "of set: Lua that returns half_life, default, groups, persons"},
+  verbs = {
+    {name = "show", doc = "each person's weight, limits, slots and use", run = show},
+    {name = "set", doc = "gives the cluster what a file says", run = set,
+     arguments = {{name = "file", doc = "Lua that returns half_life, default, groups, persons"}}},
+    {name = "clear", doc = "equal shares, without limits", run = function(context)
+      return change(context, nil, "all persons have equal shares, without limits")
+    end},
   },
+  verb = "show",
+  attached = true,
+  schema = "tide.shares/1",
   options = {arguments.shared.cluster},
-  run = function(context)
-    local o <const> = context.options
-    local verb <const> = o.verb or "show"
-    if not verbs[verb] then
-      return nil, errors.new("T0105", {message = ("`%s` is no verb of shares"):format(text.clean(verb)),
-        help = text.did_you_mean(verb, text.sorted_keys(verbs)) or "there are show, set, clear"})
-    end
-    if (verb == "set") ~= (o.file ~= nil) then
-      return nil, errors.new(o.file and "T0105" or "T0103", {message = o.file
-        and ("`tide shares %s` takes no file"):format(verb) or "`tide shares set` requires a file",
-        help = "tide shares set shares.lua"})
-    end
-    return cluster_view.attached(context, function() return verbs[verb](context, o.file) end)
-  end,
 }

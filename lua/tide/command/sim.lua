@@ -150,9 +150,9 @@ end
 
 local function finish(context, exit)
   local report = context.core.sim_report()
-  report.schema, report.exit = "tide.sim/1", exit
+  report.exit = exit
   if context.json then
-    context:print(context.core.json_encode(report))
+    context:record(report)
   else
     if report.flows > 0 then
       context:say(("sim: %d flows, rates computed %d times, %s"):format(report.flows, report.flow_computations,
@@ -229,10 +229,10 @@ local function collect(run)
 end
 
 local function show_run(context, result)
-  local report <const> = result.report or {seed = result.seed, schema = "tide.sim/1"}
+  local report <const> = result.report or {seed = result.seed}
   if context.json then
     report.exit = result.exit
-    context:print(context.core.json_encode(report))
+    context:record(report)
     return
   end
   context:print(("seed %d  %s  virtual %.3f s  %d events  hash %s"):format(result.seed,
@@ -432,6 +432,7 @@ return {
   },
   takes_script = true,
   within = {jobs = "tide.command.sim_jobs"}, -- commands of their own behind this one's name
+  schema = "tide.sim/1",
   run = function(context)
     local o <const> = context.options
     local ok, err = take_behind(o)

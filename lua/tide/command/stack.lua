@@ -17,6 +17,7 @@ return {
   },
   arguments = {{name = "actor", doc = "a run, RUN/RANK, NODE/NAME, NODE/TYPE or an address"}},
   options = {arguments.shared.cluster},
+  schema = "tide.stack/1",
   run = function(context)
     return cluster_view.attached(context, function(client)
       local view, err = cluster_view.collect(context, client)
@@ -29,8 +30,7 @@ return {
       if not list then return nil, problem end
       for _, each in ipairs(list) do
         if context.json then
-          each.schema = "tide.stack/1"
-          context:print(context.core.json_encode(each))
+          context:record(each)
         else
           for _, line in ipairs(stacks.lines(each)) do context:print(text.clean(line)) end
         end

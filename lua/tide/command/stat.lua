@@ -49,8 +49,7 @@ end
 
 local function print_line(context, line, header)
   if context.json then
-    line.schema = "tide.stat/1"
-    context:print(context.core.json_encode(line))
+    context:record(line)
     return
   end
   local values <const> = {
@@ -87,6 +86,7 @@ return {
     {name = "every", type = "duration", doc = "time between lines (default 1s)"},
     {name = "count", type = "integer", min = 1, value = "N", doc = "end after so many lines"},
   },
+  schema = "tide.stat/1",
   run = function(context)
     local o <const> = context.options
     local core <const> = context.core

@@ -1,7 +1,6 @@
 -- `tide status`: a running cluster at a glance.
 local arguments = require "tide.cli.arguments"
 local cluster_view = require "tide.cluster.view"
-local json = require "tide.json"
 local slowest = require "tide.show.slowest"
 local table_view = require "tide.show.table_view"
 local text = require "tide.text"
@@ -106,12 +105,13 @@ return {
     {"tide status --json", "everything as one JSON object"},
   },
   options = {arguments.shared.cluster},
+  schema = "tide.status/1",
   run = function(context)
     local view, err = cluster_view.attached(context, function(client) return look(context, client) end)
     if not view then return nil, err end
     if context.json then
-      context:print(json.object({schema = "tide.status/1", cluster = view.cluster, view = view.view},
-        {nodes = view.nodes, tables = view.tables, slow = view.slow, runs = view.findings}))
+      context:record({cluster = view.cluster, view = view.view},
+        {nodes = view.nodes, tables = view.tables, slow = view.slow, runs = view.findings})
     elseif context.plain then
       print_plain(context, view)
     else

@@ -1,6 +1,5 @@
 -- `tide submit SCRIPT`: a run on a cluster that stays, in a process of its own.
 local arguments = require "tide.cli.arguments"
-local errors = require "tide.errors"
 local limit_options <const> = require "tide.cli.limits"
 local text = require "tide.text"
 
@@ -32,6 +31,7 @@ return {
      doc = "continue from the newest intact checkpoint in this directory"},
   },
   takes_script = true,
+  schema = "tide.job/1",
   run = function(context)
     local o <const> = context.options
     local limits <const>, mistake = limit_options.read(o)
@@ -51,7 +51,7 @@ return {
     end)
     if not run then return nil, err end
     if context.json then
-      context:print(context.core.json_encode {schema = "tide.job/1", name = run.name, state = run.state, uid = run.uid})
+      context:record({name = run.name, state = run.state, uid = run.uid})
     else
       context:print(("%s is %s on %s"):format(text.clean(run.name), run.state, text.clean(cluster)))
       context:say(("log: %s/run.log; `tide job attach %s` follows it"):format(run.host and run.host.directory or "?",
@@ -63,7 +63,7 @@ return {
     local children <const> = require "tide.cluster.children"
     children.program = a.program or children.program
     local run, err = require("tide.run.host").submit(a.cluster, a.script, a.o)
-    if not run then return {error = errors.to_data(err)} end
+    if not run then return nil, err end
     return {name = run.name, state = run.state, uid = run.uid, host = run.host}
   end,
 }

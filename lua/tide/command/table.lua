@@ -30,16 +30,13 @@ local function parts_of(view, name)
 end
 
 local function ask(context, request)
-  return cluster_view.attached(context, function(client)
-    local got <const>, failed = client.run("tide.command.job.inside", request)
-    return got and got.value, failed
-  end)
+  return cluster_view.attached(context, function(client) return client.run("tide.command.job.inside", request) end)
 end
 
 -- `tide table set NAME rate=0.01 consistency=essp:4`.
 local function set(context, o)
   local request = {op = "table.set", name = o.table}
-  for _, word in ipairs(o.settings or {}) do
+  for _, word in ipairs(o.settings) do
     local key <const>, value <const> = word:match "^([%w_]+)=(.*)$"
     if key == "consistency" then
       request.consistency = value
@@ -50,13 +47,9 @@ local function set(context, o)
         help = "there are rate=0.01 and consistency=essp:4"})
     end
   end
-  if #(o.settings or {}) == 0 then
-    return nil, errors.new("T0105", {message = "what is to be set?",
-      help = "tide table set mf.columns rate=0.01; there are rate and consistency"})
-  end
   local answer <const>, problem <const> = ask(context, request)
   if not answer then return nil, problem end
-  return context:tell("tide.table/1", answer, ("table `%s`: %s"):format(text.clean(answer.name), table.concat({
+  return context:tell(answer, ("table `%s`: %s"):format(text.clean(answer.name), table.concat({
     answer.rate and ("learning rate %g"):format(answer.rate) or "no learning rate",
     "consistency " .. answer.consistency}, ", ")))
 end
@@ -67,7 +60,7 @@ local function drop(context, o)
   if not ok then return nil, err end
   local answer, problem = ask(context, {op = "table.drop", name = o.table, force = o.force or false})
   if not answer then return nil, problem end
-  return context:tell("tide.table/1", {name = answer.name, dropped = true},
+  return context:tell({name = answer.name, dropped = true},
     ("table `%s` is dropped"):format(text.clean(answer.name)))
 end
 
@@ -84,8 +77,56 @@ local function export(context, o)
   local what <const>, err <const> = require("tide.reader").export {dir = o.dir, table = o.table, since = o.since,
     path = o.out}
   if not what then return nil, err end
-  return context:tell("tide.table/1", what, ("%s: %d rows and %d keys that are gone, from generation %d to %d"):format(
+  return context:tell(what, ("%s: %d rows and %d keys that are gone, from generation %d to %d"):format(
     what.table, what.rows, what.gone, what.from, what.to))
+end
+
+local TABLE <const> = {name = "table", doc = "name of the table, as `tide tables` shows it"}
+
+local function show(context, o)
+  local parts, found
+  local ok, err = cluster_view.attached(context, function(client)
+    local view, problem = cluster_view.collect(context, client)
+    if not view then return nil, problem end
+    local name
+    parts, problem, name = parts_of(view, o.table)
+    o.table = name or o.table
+    if not parts then return nil, problem end
+    found, problem = locality.look(client, o.table, parts, math.min(math.max(o.top or 10, 0), TOP_MAX))
+    return found, problem
+  end)
+  if not ok then return nil, err end
+  table.sort(parts, function(a, b) return a.node < b.node end)
+  local s <const> = table_show.staleness(parts)
+  if o.chart and not s then
+    return nil, errors.new("T0113", ("table `%s` is sequential: there are no ages to draw"):format(o.table))
+  end
+  if o.chart then
+    local written, problem = staleness.write(o.chart, {{name = o.table, staleness = s}})
+    if not written then return nil, errors.from(problem) end
+  end
+  if o.svg then
+    local chart <const> = heat.locality_chart("Accesses to " .. o.table, parts)
+    local written, problem = require("tide.chart").write(o.svg, {chart})
+    if not written then return nil, errors.from(problem) end
+  end
+  if context.json then
+    local workers = {}
+    for number, w in pairs(s and s.workers or {}) do
+      w.worker = number
+      workers[#workers + 1] = w
+    end
+    table.sort(workers, function(a, b) return a.worker < b.worker end)
+    if s then s.workers = workers end
+    context:record({name = o.table, nodes = parts,
+      staleness = s, hottest = heat.to_data(found.hottest), relocate_p50_s = found.relocate_p50_s,
+      relocate_p99_s = found.relocate_p99_s})
+  else
+    local form <const> = {width = context.terminal.width, unicode = context.terminal.utf8,
+                          color = context:colored "stdout"}
+    context:print(table_show.text(o.table, parts, form) .. "\n\n" .. locality.text(parts, found, form))
+  end
+  return 0
 end
 
 return {
@@ -104,78 +145,25 @@ return {
     {"tide table drop hits -y", "drops it on all nodes, with its rows"},
     {"tide table export rows --dir ckpt --since 3 --out patch.safetensors", "rows changed since, deleted keys"},
   },
-  arguments = {
-    {name = "verb", doc = "show, set, drop or export"},
-    {name = "table", doc = "name of the table, as `tide tables` shows it"},
-    {name = "settings", many = true, optional = true,
-      doc = "set: rate=0.01, consistency=essp:4"},
+  verbs = {
+    {name = "show", doc = "locality, moves, hot keys, ages", arguments = {TABLE},
+     schema = "tide.staleness/1", run = show},
+    {name = "set", doc = "another learning rate or consistency, from now on", run = set,
+     arguments = {TABLE, {name = "settings", many = 1, doc = "rate=0.01, consistency=essp:4"}}},
+    {name = "drop", doc = "drops it on all nodes, with its rows", arguments = {TABLE}, run = drop},
+    {name = "export", doc = "rows changed since a generation, from files", arguments = {TABLE}, run = export},
   },
+  schema = "tide.table/1",
   options = {
     arguments.shared.cluster, arguments.shared.yes,
-    {name = "force", doc = "drop: also if an active run uses it"},
-    {name = "dir", type = "string", value = "DIR", doc = "export: the directory of the checkpoints"},
+    {name = "force", of = "drop", doc = "also if an active run uses it"},
+    {name = "dir", type = "string", value = "DIR", of = "export", doc = "the directory of the checkpoints"},
     {name = "since", type = "integer", min = 0, value = "N",
-      doc = "export: changes after this generation (default 0: all rows)"},
-    {name = "out", type = "string", value = "FILE", doc = "export: the safetensors file"},
-    {name = "chart", type = "string", value = "FILE", doc = "write the picture of ages there (SVG)"},
-    {name = "top", type = "integer", value = "N", doc = "hottest keys to show (default 10, at most 100)"},
-    {name = "svg", type = "string", value = "FILE", doc = "write a chart of local and remote accesses by node"},
+      of = "export", doc = "changes after this generation (default 0: all rows)"},
+    {name = "out", type = "string", value = "FILE", of = "export", doc = "the safetensors file"},
+    {name = "chart", of = "show", type = "string", value = "FILE", doc = "write the picture of ages there (SVG)"},
+    {name = "top", of = "show", type = "integer", value = "N", doc = "hottest keys to show (default 10, at most 100)"},
+    {name = "svg", of = "show", type = "string", value = "FILE",
+     doc = "write a chart of local and remote accesses by node"},
   },
-  run = function(context)
-    local o <const> = context.options
-    if o.verb == "set" then return set(context, o) end
-    if #(o.settings or {}) > 0 then
-      return nil, errors.new("T0105", ("`%s` is too much: %s takes one table"):format(text.clean(o.settings[1]),
-        text.clean(o.verb)))
-    end
-    if o.verb == "drop" then return drop(context, o) end
-    if o.verb == "export" then return export(context, o) end
-    if o.verb ~= "show" then
-      return nil, errors.new("T0105", {message = ("`%s` is no verb of tables"):format(text.clean(o.verb)),
-        help = "there are show, set, drop and export"})
-    end
-    local parts, found
-    local ok, err = cluster_view.attached(context, function(client)
-      local view, problem = cluster_view.collect(context, client)
-      if not view then return nil, problem end
-      local name
-      parts, problem, name = parts_of(view, o.table)
-      o.table = name or o.table
-      if not parts then return nil, problem end
-      found, problem = locality.look(client, o.table, parts, math.min(math.max(o.top or 10, 0), TOP_MAX))
-      return found, problem
-    end)
-    if not ok then return nil, err end
-    table.sort(parts, function(a, b) return a.node < b.node end)
-    local s <const> = table_show.staleness(parts)
-    if o.chart and not s then
-      return nil, errors.new("T0113", ("table `%s` is sequential: there are no ages to draw"):format(o.table))
-    end
-    if o.chart then
-      local written, problem = staleness.write(o.chart, {{name = o.table, staleness = s}})
-      if not written then return nil, errors.from(problem) end
-    end
-    if o.svg then
-      local chart <const> = heat.locality_chart("Accesses to " .. o.table, parts)
-      local written, problem = require("tide.chart").write(o.svg, {chart})
-      if not written then return nil, errors.from(problem) end
-    end
-    if context.json then
-      local workers = {}
-      for number, w in pairs(s and s.workers or {}) do
-        w.worker = number
-        workers[#workers + 1] = w
-      end
-      table.sort(workers, function(a, b) return a.worker < b.worker end)
-      if s then s.workers = workers end
-      context:print(context.core.json_encode {schema = "tide.staleness/1", name = o.table, nodes = parts,
-        staleness = s, hottest = heat.to_data(found.hottest), relocate_p50_s = found.relocate_p50_s,
-        relocate_p99_s = found.relocate_p99_s})
-    else
-      local form <const> = {width = context.terminal.width, unicode = context.terminal.utf8,
-                            color = context:colored "stdout"}
-      context:print(table_show.text(o.table, parts, form) .. "\n\n" .. locality.text(parts, found, form))
-    end
-    return 0
-  end,
 }

@@ -1,7 +1,6 @@
 -- `tide top`: the nodes and the busiest actors, redrawn in place; without a terminal once.
 local arguments = require "tide.cli.arguments"
 local cluster_view = require "tide.cluster.view"
-local json = require "tide.json"
 local table_view = require "tide.show.table_view"
 local text = require "tide.text"
 local units = require "tide.units"
@@ -75,8 +74,8 @@ end
 
 local function print_once(context, view)
   if context.json then
-    context:print(json.object({schema = "tide.top/1", cluster = view.cluster}, {actors = busiest(view),
-      nodes = view.nodes}))
+    context:record({cluster = view.cluster}, {actors = busiest(view),
+      nodes = view.nodes})
   elseif context.plain then
     context:print(table.concat(table_view.plain_lines(busiest(view), COLUMNS), "\n"))
   else
@@ -124,6 +123,7 @@ return {
     arguments.shared.cluster,
     {name = "every", type = "duration", doc = "time between two drawings (default 1s)"},
   },
+  schema = "tide.top/1",
   run = function(context)
     local drawn <const> = context.terminal.stdout and not context.json and not context.plain
       and context.getenv "TERM" ~= "dumb"

@@ -18,6 +18,7 @@ return {
     arguments.shared.cluster,
     {name = "for", type = "duration", value = "TIME", doc = "so long (default 5s)"},
   },
+  schema = "tide.trace/1",
   run = function(context)
     local o <const> = context.options
     local result, err = cluster_view.attached(context, function(client)
@@ -25,7 +26,7 @@ return {
         timeout_s = context.timeout_s})
     end)
     if not result then return nil, err end
-    context:tell("tide.trace/1", {file = o.file, nodes = result.nodes, silent = result.silent},
+    context:tell({file = o.file, nodes = result.nodes, silent = result.silent},
       ("recorded %d nodes in %s"):format(result.nodes, text.clean(o.file)))
     return result.exit
   end,

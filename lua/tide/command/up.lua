@@ -1,15 +1,14 @@
 -- `tide up`: a local cluster that stays.
 local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
-local json = require "tide.json"
 local text = require "tide.text"
 
 local function describe(context, up)
   if context.json then
-    local fields = {schema = "tide.up/1"}
+    local fields = {}
     for k, v in pairs(up) do fields[k] = v end
     fields.pids, fields.nodes = nil, nil
-    context:print(json.object(fields, {pids = up.pids or {}}))
+    context:record(fields, {pids = up.pids or {}})
   elseif context.plain then
     context:print(text.clean(up.cluster) .. "\t" .. text.clean(up.endpoint))
   else
@@ -45,6 +44,7 @@ return {
      doc = "name of the new cluster (default $TIDE_CLUSTER or `local`)"},
     {name = "dry-run", doc = "say what would happen and do nothing (-n is --nodes here)"},
   },
+  schema = "tide.up/1",
   run = function(context)
     local o <const> = context.options
     local name <const> = o.name or o.cluster or "local"
@@ -58,10 +58,8 @@ return {
     end
     if o.dry_run then
       if context.json then
-        context:print(context.core.json_encode {
-          schema = "tide.up/1", cluster = name, workers = workers, dry_run = true, node_count = nodes,
-          controllers = o.controllers,
-        })
+        context:record {cluster = name, workers = workers, dry_run = true, node_count = nodes,
+          controllers = o.controllers}
       else
         context:print(("would start cluster `%s`: %s and %d nodes with %d workers each"):format(
           text.clean(name), o.controllers and o.controllers .. " controllers" or "a controller", nodes, workers))

@@ -29,6 +29,7 @@ return {
     {"tide version --json", "all of it as one JSON object"},
   },
   configured = false,
+  schema = "tide.version/1",
   run = function(context)
     local core <const> = context.core
     local ok <const>, err <const> = limits.use(context)
@@ -37,9 +38,9 @@ return {
     if context.json then
       local object = {}
       for k, v in pairs(build) do object[k] = v end
-      object.schema, object.version = "tide.version/1", core.version
+      object.version = core.version
       object.limits = core.limits()
-      context:print(core.json_encode(object))
+      context:record(object)
       return 0
     end
     if context.plain then

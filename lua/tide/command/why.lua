@@ -26,8 +26,7 @@ local function runs(context)
   stacks.add_lines(findings, stacks.ask() or {})
   for _, finding in ipairs(findings) do
     if context.json then
-      finding.schema = "tide.finding/1"
-      context:print(context.core.json_encode(finding))
+      context:record(finding)
     elseif context.plain then
       context:print(table.concat({finding.run, finding.cause, ("%.3f"):format(finding.share),
         text.clean(finding.sentence)}, "\t"))
@@ -55,6 +54,7 @@ return {
     arguments.shared.cluster,
     {name = "for", type = "duration", doc = "how long the runs are looked at (default 2s)"},
   },
+  schema = "tide.finding/1",
   run = function(context)
     if context.options.actor and context.options["for"] then
       return nil, errors.new("T0105", {message = "--for is for runs, not for an actor"})
@@ -65,9 +65,8 @@ return {
       if not view then return nil, err end
       local rows, problem = why.chain(view.actors, context.options.actor)
       if not rows then return nil, problem end
-      local ok, wrong = listing.print(context, rows, why.COLUMNS, "tide.why/1")
-      if not ok then return nil, wrong end
-      return 0
+      context.schema = "tide.why/1" -- of steps, not of findings
+      return listing.print(context, rows, why.COLUMNS)
     end)
   end,
 }

@@ -1,5 +1,6 @@
 -- `tide attach` behind its options: the actor in the client's process, for one line, a script, or a person.
 local client = require "tide.console.client"
+local cluster_client = require "tide.cluster.client"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local taps = require "tide.console.taps"
@@ -8,7 +9,6 @@ local text = require "tide.text"
 
 local attach = {}
 
-local RUN <const> = [[local o = ... return require("tide.console.attach")[o.body](o)]]
 local EPIPE <const> = 32
 local EXIT <const> = {ok = 0, error = 1, cancelled = 130, detached = 130, gone = 141, late = 124}
 
@@ -25,12 +25,8 @@ end
 ---@param o table plain data, see attach.inside and attach.tap
 ---@return integer|nil exit, table? err
 function attach.run(body, o)
-  o.body = body
   if o.code and #o.code > client.TEXT_MAX then return nil, client.too_long(o.code) end
-  local answer, err = core.node_run(RUN, "@tide/console/attach.lua", o)
-  if not answer then return nil, errors.from(err) end
-  if answer.error then return nil, errors.from(answer.error) end
-  return answer.exit
+  return cluster_client.run("tide.console.attach." .. body, o)
 end
 
 ---- results -------------------------------------------------------------------------------------------------------
@@ -87,31 +83,31 @@ local function once(own, code, o)
   end
   local result, err = own:eval(code, {targets = o.targets, want = o.json and "data" or "display", width = o.width,
                                       utf8 = o.utf8, seconds = o.seconds})
-  if not result then return {error = errors.to_data(errors.from(err))} end
+  if not result then return nil, err end
   if not o.json then
     local shown, failure = attach.shown(result, o)
     local read <const> = not shown or write_out(shown)
     if failure then write_err(failure) end
-    if not read then return {exit = EXIT.gone} end
-    return {exit = result.failed and 1 or exit_of(result, o.limited)}
+    if not read then return EXIT.gone end
+    return result.failed and 1 or exit_of(result, o.limited)
   end
-  if result.status == "gone" then return {exit = EXIT.gone} end
+  if result.status == "gone" then return EXIT.gone end
   local answers, exit = result.nodes, 0
   if not answers then
     result.node, result.output, exit = own.node, table.concat(printed), exit_of(result, o.limited)
     answers = {result}
   end
   for _, answer in ipairs(answers) do
-    if not put(text.harmless_json(json_line(answer))) then return {exit = EXIT.gone} end
+    if not put(text.harmless_json(json_line(answer))) then return EXIT.gone end
     if result.nodes and answer.status ~= "ok" then exit = 1 end
   end
-  return {exit = exit}
+  return exit
 end
 
 ---Body of the client's actor.
 ---@param o {code?: string, targets?: string, json?: boolean, width: integer, utf8: boolean, color: boolean,
 ---  interactive?: boolean, seconds?: number, role: string}
----@return table {exit=} | {error=}
+---@return integer|nil exit, table? err
 function attach.inside(o)
   core.interrupt_limit(nil) -- Ctrl-C ends an evaluation
   core.trap_exits(true)
@@ -131,35 +127,40 @@ function attach.inside(o)
     end,
   }
   local ok, err = own:connect()
-  if not ok then return {error = errors.to_data(err)} end
+  if not ok then return nil, err end
   if o.code then
     local where, code = targets.split(o.code)
     o.targets, o.code = where or o.targets, code
     local sign <const> = code and code:match "^%s*([?%%\\])"
     if sign then
-      return {error = errors.to_data(errors.new("T0113", {
+      return nil, errors.new("T0113", {
         message = ("lines that begin with `%s` are the prompt's; -e evaluates Lua"):format(sign),
-        help = "`tide attach` without -e opens the prompt"}))}
+        help = "`tide attach` without -e opens the prompt"})
     end
   end
   if o.targets then
     local found, wrong = targets.resolve(o.targets, targets.cluster())
-    if not found then return {error = errors.to_data(wrong)} end
+    if not found then return nil, wrong end
   end
-  local answer <const> = o.code and once(own, o.code, o) or require("tide.console.prompt").run(own, o)
+  local exit, failure
+  if o.code then
+    exit, failure = once(own, o.code, o)
+  else
+    exit, failure = require("tide.console.prompt").run(own, o)
+  end
   own:close()
-  return answer
+  return exit, failure
 end
 
 ---Body of the client's actor of `tide tap`.
 ---@param o {actor: string, address: string, node: string, rate?: integer, match?: string, count?: integer,
 ---  json?: boolean, quiet?: boolean, seconds?: number}
----@return table {exit=} | {error=}
+---@return integer|nil exit, table? err
 function attach.tap(o)
   local own <const> = client.new {role = core.right() == "admin" and "admin" or "read"}
   own.node = o.node
   local ok, err = own:connect()
-  if not ok then return {error = errors.to_data(err)} end
+  if not ok then return nil, err end
   local unread, late, began = false, false, core.now()
   local host <const> = {
     beside = function() return own.address end,
@@ -179,8 +180,8 @@ function attach.tap(o)
   }
   local done, failure = pcall(taps.watch, host, o.actor, o.address, o)
   own:close()
-  if not done then return {error = errors.to_data(errors.from(failure))} end
-  return {exit = unread and EXIT.gone or late and EXIT.late or core.interrupted() > 0 and EXIT.cancelled or 0}
+  if not done then return nil, failure end
+  return unread and EXIT.gone or late and EXIT.late or core.interrupted() > 0 and EXIT.cancelled or 0
 end
 
 return attach

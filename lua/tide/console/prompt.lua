@@ -320,7 +320,8 @@ end
 ---The prompt until its end.
 ---@param own table client, connected
 ---@param o table see attach.inside
----@return table {exit=} | {error=}
+---@return integer|nil exit
+---@return table? err
 function prompt.run(own, o)
   local self <const> = setmetatable({client = own, o = o, session = {}, remembered = {}, locals = {},
     line = require "tide.line", history = history.open(history.path(os.getenv))}, prompt)
@@ -349,8 +350,8 @@ function prompt.run(own, o)
   end
   local signal <const> = self.line.ended_by()
   self.line.close()
-  if self.failure then return {error = self.failure} end
-  return {exit = signal and 128 + signal or 0}
+  if self.failure then return nil, self.failure end
+  return signal and 128 + signal or 0
 end
 
 return prompt

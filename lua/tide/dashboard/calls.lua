@@ -141,9 +141,9 @@ end
 function calls.begin_inside(request)
   local address <const>, err = core.spawn {source = ACTOR, chunk = "@tide/calls.lua", role = "control",
     argument = {server = request.server, parent = core.self()}}
-  if not address then return {error = errors.to_data(errors.from(err))} end
+  if not address then return nil, err end
   core.receive(START_S)
-  return {address = address}
+  return address
 end
 
 ---- the dashboard's side --------------------------------------------------------------------------------------------

@@ -64,17 +64,16 @@ end
 function decisions.inside(request)
   local words <const> = table.move(request.words, 1, #request.words, 2, {children.program})
   local process, err = core.process(words, {output = request.output})
-  if not process then return {error = errors.to_data(errors.from(err, "T0302"))} end
+  if not process then return nil, errors.from(err, "T0302") end
   local over <const> = core.now() + REPLAY_S
   while not process:ended() do
     if core.now() > over or core.interrupted() > 0 then
       process:signal(9)
-      return {error = errors.to_data(errors.new("T0302", {
-        message = ("the replay took more than %d s and was ended"):format(REPLAY_S)}))}
+      return nil, errors.new("T0302", {message = ("the replay took more than %d s and was ended"):format(REPLAY_S)})
     end
     core.sleep(LOOK_S)
   end
-  return {status = process:ended().status}
+  return process:ended().status
 end
 
 -- What `tide` printed, called with these words.

@@ -4,7 +4,6 @@ local client = require "tide.cluster.client"
 local collect = require "tide.cluster.collect"
 local core = require "tide.core"
 local node_status = require "tide.cluster.node_status"
-local pieces = require "tide.run.pieces"
 
 local look = {}
 
@@ -29,10 +28,9 @@ end
 
 ---In the client's actor: {after = {[node] = number of its last event known}, hot = hottest keys too}.
 ---@param request table
----@return table {data = encoded {snapshot=, events=}}
+---@return {snapshot: tide.snapshot, events: table[]}
 function look.inside(request)
-  local snapshot <const> = collect.here {hot = request.hot}
-  return {data = pieces.of(core.encode {snapshot = snapshot, events = events_of(request.after or {})})}
+  return {snapshot = collect.here {hot = request.hot}, events = events_of(request.after or {})}
 end
 
 ---The same for who is attached as a client and is no actor.
@@ -40,9 +38,7 @@ end
 ---@return {snapshot: tide.snapshot, events: table[]}|nil
 ---@return tide.error? err
 function look.ask(request)
-  local answer <const>, err = client.look("tide.dashboard.look.inside", request, 0)
-  if not answer then return nil, err end
-  return (core.decode(pieces.whole(answer.data)))
+  return client.look("tide.dashboard.look.inside", request, 0)
 end
 
 return look

@@ -1,4 +1,5 @@
 -- A trace that the page asks for: recorded while the dashboard goes on looking, then given as one text.
+local client = require "tide.cluster.client"
 local core = require "tide.core"
 local errors = require "tide.errors"
 
@@ -8,15 +9,6 @@ recording.__index = recording
 local SECONDS_MAX <const> = 10
 local EVENTS <const> = 262144 -- of all nodes' threads together, some 100 bytes each in the text
 
--- In an actor of this process, as a client of the cluster.
-local function inside(what, request)
-  local answer, err = core.node_run(("return require('tide.show.trace').%s(...)"):format(what),
-    "@tide/dashboard/recording.lua", request)
-  if not answer then return nil, errors.from(err) end
-  if answer.error then return nil, errors.from(answer.error) end
-  return answer
-end
-
 ---@param seconds any a foreign value
 ---@param nodes integer
 ---@return table|nil recording
@@ -25,7 +17,7 @@ function recording.begin(seconds, nodes)
   if type(seconds) ~= "number" or not (seconds > 0 and seconds <= SECONDS_MAX) then
     return nil, errors.new("T0105", {message = ("a trace takes more than 0 s, at most %d s"):format(SECONDS_MAX)})
   end
-  local begun, err = inside("begin", {events = EVENTS // (4 * math.max(nodes, 1))})
+  local begun, err = client.run("tide.show.trace.begin", {events = EVENTS // (4 * math.max(nodes, 1))})
   if not begun then return nil, err end
   return setmetatable({agents = begun.agents, origin = begun.origin, over = core.now() + seconds}, recording)
 end
@@ -38,7 +30,7 @@ function recording:due() return core.now() >= self.over end
 ---@return tide.error? err
 function recording:finish()
   local path <const> = os.tmpname()
-  local done, err = inside("finish", {path = path, agents = self.agents, origin = self.origin})
+  local done, err = client.run("tide.show.trace.finish", {path = path, agents = self.agents, origin = self.origin})
   local text <const> = done and core.file_read(path)
   os.remove(path)
   if not done then return nil, err end

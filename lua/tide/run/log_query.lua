@@ -24,14 +24,15 @@ function log_query.entry(line)
   return {time = time, rank = 0, err = plain ~= nil or is_error, text = plain or rest}
 end
 
----@param o tide.log_query
 -- Of commands that print a log.
 ---@type tide.option[]
 log_query.OPTIONS = {
-  {name = "rank", type = "integer", min = 0, value = "N", doc = "logs: of this worker only; 0: of the script itself"},
-  {name = "since", type = "duration", doc = "logs: lines of this last time only"},
-  {name = "search", type = "string", value = "TEXT", doc = "logs: lines with this text only, in any case of letters"},
-  {name = "stderr", doc = "logs: only what was written to standard error"},
+  {name = "rank", of = "logs", type = "integer", min = 0, value = "N",
+   doc = "of this worker only; 0: of the script itself"},
+  {name = "since", of = "logs", type = "duration", doc = "lines of this last time only"},
+  {name = "search", of = "logs", type = "string", value = "TEXT",
+   doc = "lines with this text only, in any case of letters"},
+  {name = "stderr", of = "logs", doc = "only what was written to standard error"},
 }
 
 ---@param options table of a command that has OPTIONS

@@ -21,18 +21,19 @@ local WATCH_MIN_S <const> = 0.2
 ---@param context tide.context
 ---@param rows table[]
 ---@param columns tide.column[]
----@param schema string
----@return true? printed
+---@param last? integer only so many, from the end
+---@return 0? exit code
 ---@return tide.error? err
-function listing.print(context, rows, columns, schema)
+function listing.print(context, rows, columns, last)
   local o <const> = context.options
   local err
   if o.where then rows, err = table_view.where(rows, columns, o.where) end
   if rows and o.sort then rows, err = table_view.sort(rows, columns, o.sort, o.reverse) end
   if not rows then return nil, err end
+  if last and #rows > last then rows = table.move(rows, #rows - last + 1, #rows, 1, {}) end
   local lines
   if context.json then
-    lines = table_view.json_lines(rows, schema, context.core.json_encode)
+    lines = table_view.json_lines(rows, context.schema, context.core.json_encode)
   elseif context.plain then
     lines = table_view.plain_lines(rows, columns)
   else
@@ -41,7 +42,7 @@ function listing.print(context, rows, columns, schema)
     })
   end
   if #lines > 0 then context:print(table.concat(lines, "\n")) end
-  return true
+  return 0
 end
 
 -- Prints once, or again and again with --watch until a signal, --timeout or an error.
@@ -52,7 +53,7 @@ local function print_until_done(command, context, client)
   while true do
     local view, err = (command.collect or cluster_view.collect)(context, client)
     if not view then return nil, err end
-    local ok, problem = listing.print(context, command.rows(view, context), command.columns, command.schema)
+    local ok, problem = listing.print(context, command.rows(view, context), command.columns)
     if not ok then return nil, problem end
     if not every then return 0 end
     local exit <const> = cluster_view.pause(core, every, deadline)

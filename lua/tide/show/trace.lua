@@ -123,24 +123,27 @@ end
 
 ---For who has other things to do until it is over: begins to record the cluster that this process is attached to.
 ---@param o {events: integer} of a thread at most, the newest
----@return table {agents =, origin =} for `finish` | {error =}
+---@return table|nil {agents =, origin =} for `finish`
+---@return tide.error? err
 function trace.begin(o)
   local agents <const>, origin <const> = agents_up(), core.trace_clock()
   local ok, err = begin(agents, o.events)
-  if not ok then return {error = errors.to_data(errors.from(err))} end
+  if not ok then return nil, err end
   return {agents = agents, origin = origin}
 end
 
 ---@param o {path: string, agents: table[], origin: integer}
----@return table {silent = names} | {error =}
+---@return table|nil {silent = names}
+---@return tide.error? err
 function trace.finish(o)
   local ok, result = pcall(function() return open(o.path, o.agents, o.origin):close() end)
-  if not ok then return {error = errors.to_data(errors.from(result))} end
+  if not ok then return nil, result end
   return {silent = result}
 end
 
 ---Records the cluster that this process is attached to: {path=, seconds=, timeout_s=}; until Ctrl-C at most.
----@return table {nodes = number, silent = names, exit = of the command} | {error =}
+---@return table|nil {nodes = number, silent = names, exit = of the command}
+---@return tide.error? err
 function trace.record(o)
   local agents <const> = agents_up()
   local exit = 0
@@ -155,7 +158,7 @@ function trace.record(o)
     end
     return self:close()
   end)
-  if not ok then return {error = errors.to_data(errors.from(result))} end
+  if not ok then return nil, result end
   return {nodes = #agents - #result, silent = result, exit = exit}
 end
 
