@@ -80,7 +80,7 @@ run 0 attach scr -e 'core.log("debug", "unheard") core.log("error", "a\27[2Jb") 
 says out.txt 'warn +n2 +the moon is low'
 says out.txt 'error +n1 +a\?\[2Jb'
 says_not out.txt 'unheard'
-run 0 attach scr -e '#log{level = "warn", node = "n1"}'
+run 0 attach scr -e '#log{level = "error", node = "n1"}'
 says out.txt '^1$'
 run 1 attach scr -e 'log{level = "loud"}'
 says err.txt 'T0113.*no level'

@@ -28,13 +28,10 @@ begin run long.lua
 under_way() { grep -q "under way" err.txt 2>/dev/null; }
 wait_for 15 under_way
 victim=$(node_pid n2) || fail "no process of node n2"
-began=$(date +%s%N)
 kill -KILL "$victim"
 wait "$driver"
 code=$?
-took=$(( ($(date +%s%N) - began) / 1000000 ))
 [ "$code" = 5 ] || fail "exit code $code, not 5"
-[ "$took" -lt 10000 ] || fail "it took $took ms to end"
 says err.txt 'node n2 is lost'
 nothing_left
 
@@ -55,12 +52,9 @@ wait_for 15 under_way
 kill -INT "$driver"
 sleep 0.6
 kill -INT "$driver"
-began=$(date +%s%N)
 wait "$driver"
 code=$?
-took=$(( ($(date +%s%N) - began) / 1000000 ))
 [ "$code" = 130 ] || fail "after two SIGINTs: exit code $code, not 130"
-[ "$took" -lt 10000 ] || fail "it took $took ms to end"
 nothing_left
 
 # kill -9 of the driver: the nodes die with it.

@@ -112,20 +112,16 @@ says out.txt 'sessions obey their owners'
 # ---- 7: compiling has budgets ----
 python3 -c "print('local a local x = ' + 'a or ' * 25000 + '1\nreturn {}')" >"$work/home$V/long.lua"
 python3 -c "print('local a local x = ' + 'a or ' * 100000 + '1\nreturn {}')" >"$work/home$V/longer.lua"
-for file in long longer; do
-    began=$(date +%s)
-    v policy check $file.lua >out.txt 2>err.txt </dev/null && fail "7: $file.lua is a policy"
-    [ $(($(date +%s) - began)) -lt 4 ] || fail "7: $file.lua was compiled for $(($(date +%s) - began)) s"
-done
+v policy check long.lua >out.txt 2>err.txt </dev/null || says err.txt "takes longer than its 1000 ms" # of a slow processor
+v policy check longer.lua >out.txt 2>err.txt </dev/null && fail "7: longer.lua is a policy"
+says err.txt 'the source has 500030 bytes; a policy may have 131072'
 python3 -c "print('local a local x = ' + 'a or ' * 60000 + '1')" >"$work/home$V/line.lua"
 chmod 644 "$work/home$V/"*.lua
 v attach --cluster lab --role read <"$work/home$V/line.lua" >long.txt 2>&1 &
 attach=$!
 sleep 0.7
-began=$(date +%s%N)
 v status --cluster lab >out.txt 2>err.txt </dev/null || fail "7: a long line of a reader stops the node: $(cat err.txt)"
-took=$((($(date +%s%N) - began) / 1000000))
-[ $took -lt 4000 ] || fail "7: status took $took ms beside a long line"
+kill -0 "$attach" 2>/dev/null || fail "7: status had to wait for the long line of a reader"
 kill -INT "$attach" 2>/dev/null
 wait "$attach"
 # ---- the dashboard: another user's connections leave places for the owner's ----
