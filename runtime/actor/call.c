@@ -109,6 +109,16 @@ void calls_node_down(struct scheduler *s, uint16_t node, int code, const char *t
     }
 }
 
+static uint32_t count_calls(const struct scheduler *s) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < s->call_capacity; i++) {
+        for (const struct pending_call *call = s->calls[i]; call; call = call->next) {
+            count++;
+        }
+    }
+    return count;
+}
+
 void calls_of_actor_end(struct scheduler *s, struct actor *actor) {
     if (!actor->calls) {
         return;
@@ -130,6 +140,7 @@ void calls_of_actor_end(struct scheduler *s, struct actor *actor) {
             tide_free(call);
         }
     }
+    TIDE_INVARIANT(count_calls(s) == s->call_count);
 }
 
 static int answer_to_error(struct message *m) {

@@ -113,6 +113,7 @@ static void local_end(struct tide_fiber *fiber) {
 void fiber_recycle(struct scheduler *s, struct tide_fiber *fiber) {
     timer_disarm(s, &fiber->deadline);
     local_end(fiber);
+    TIDE_ASSERT(fiber->deadline.position == 0 && !fiber->local);
     struct context_stack *stack = fiber->context.stack;
     context_deinit(&fiber->context);
     put_stack(s, stack);
@@ -136,12 +137,21 @@ void fibers_release(struct scheduler *s) {
     }
 }
 
+static bool is_ready(const struct actor *actor, const struct tide_fiber *fiber) {
+    const struct tide_fiber *ready = actor->ready_head;
+    while (ready && ready != fiber) {
+        ready = ready->ready_next;
+    }
+    return ready;
+}
+
 void fiber_make_ready(struct scheduler *s, struct tide_fiber *fiber) {
     struct actor *actor = fiber->actor;
     if (!actor) {
         TIDE_SOMETIMES(wake_of_an_ended_fiber);
         return;
     }
+    TIDE_INVARIANT(!is_ready(actor, fiber));
     fiber->ready_next = NULL;
     if (!actor->ready_tail) {
         actor->ready_head = fiber;

@@ -97,6 +97,7 @@ void relations_end(struct scheduler *s, struct actor *actor, int reason, const c
         }
         tide_free(r);
     }
+    TIDE_ASSERT(!actor->relations);
 }
 
 void relations_node_down(struct scheduler *s, struct actor *actor, uint16_t node, int code, const char *text) {

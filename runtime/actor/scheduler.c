@@ -214,6 +214,17 @@ static void wait_for_room(struct scheduler *s, struct message *sender) {
     }
 }
 
+static uint32_t queued(const struct actor *actor) {
+    const struct queue *const queues[] = {&actor->urgent, &actor->normal, &actor->bulk};
+    uint32_t count = 0;
+    for (unsigned i = 0; i < TIDE_COUNT(queues); i++) {
+        for (const struct message *m = queues[i]->head; m; m = m->next) {
+            count++;
+        }
+    }
+    return count;
+}
+
 /* Called when a message has left the mailbox: counts it out and wakes senders once there is room for half. */
 void mailbox_handled(struct actor *actor, size_t bytes) {
     TIDE_ASSERT(atomic_load_explicit(&actor->mailbox_messages, memory_order_relaxed) > 0);
@@ -225,6 +236,7 @@ void mailbox_handled(struct actor *actor, size_t bytes) {
     if (TIDE_UNLIKELY(actor->senders.head != NULL) && mailbox_is_half(actor) && !TIDE_MUTANT(flow_room_not_told)) {
         wake_senders(actor);
     }
+    TIDE_INVARIANT(atomic_load_explicit(&actor->mailbox_messages, memory_order_relaxed) >= queued(actor));
 }
 
 /* ---- dispatch of what the inbox and local senders hand over ---- */

@@ -32,6 +32,16 @@ static void sift_down(struct scheduler *s, struct timer *timer, uint32_t positio
     place(s, timer, position);
 }
 
+/* No timer of the heap is due before the one above it, or behind those below. */
+static bool is_in_order(const struct scheduler *s, uint32_t position) {
+    const uint64_t when = s->heap[position]->when;
+    bool ordered = position == 1 || s->heap[position / 2]->when <= when;
+    for (uint32_t child = 2 * position; child <= 2 * position + 1 && child <= s->heap_size; child++) {
+        ordered = ordered && s->heap[child]->when >= when;
+    }
+    return ordered;
+}
+
 void timer_arm(struct scheduler *s, struct timer *timer, uint64_t when) {
     timer_disarm(s, timer);
     timer->when = when;
@@ -44,6 +54,7 @@ void timer_arm(struct scheduler *s, struct timer *timer, uint64_t when) {
     s->heap_size++;
     sift_up(s, timer, s->heap_size);
     TIDE_ASSERT(s->heap[timer->position] == timer && s->heap_size < s->heap_capacity);
+    TIDE_INVARIANT(is_in_order(s, timer->position));
 }
 
 void timer_disarm(struct scheduler *s, struct timer *timer) {
@@ -63,6 +74,7 @@ void timer_disarm(struct scheduler *s, struct timer *timer) {
     } else {
         sift_down(s, last, position);
     }
+    TIDE_INVARIANT(is_in_order(s, last->position) && is_in_order(s, position));
 }
 
 void timers_fire(struct scheduler *s, uint64_t now) {

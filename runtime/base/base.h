@@ -13,6 +13,8 @@
 /* ---- assertions (on in release: our own bugs, never a caller's mistake) ---- */
 _Noreturn void tide__assert_failed(const char *expression, const char *file, int line);
 #define TIDE_ASSERT(e) ((e) ? (void)0 : tide__assert_failed(#e, __FILE__, __LINE__))
+/* One that costs to test: tested in the simulator alone, a branch elsewhere. */
+#define TIDE_INVARIANT(e) (!TIDE_WATCHED || (e) ? (void)0 : tide__assert_failed(#e, __FILE__, __LINE__))
 #define TIDE_LIKELY(e) __builtin_expect(!!(e), 1)
 #define TIDE_UNLIKELY(e) __builtin_expect(!!(e), 0)
 /* A place where a build for tests breaks a rule on purpose when tide__mutant has its name (at first

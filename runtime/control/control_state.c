@@ -51,6 +51,17 @@ static void remove_at(struct tide_control_state *state, size_t at) {
     memmove(pair, pair + 1, (state->count - at) * sizeof *pair);
 }
 
+/* Keys ascend, and `bytes` is what they and their values have. */
+static bool is_whole(const struct tide_control_state *state) {
+    size_t bytes = 0;
+    bool sorted = true;
+    for (size_t i = 0; i < state->count; i++) {
+        sorted = sorted && (i == 0 || strcmp(state->pairs[i - 1].key, state->pairs[i].key) < 0);
+        bytes += state->pairs[i].size + strlen(state->pairs[i].key);
+    }
+    return sorted && bytes == state->bytes && state->count <= state->capacity;
+}
+
 static int make_room(struct tide_control_state *state) {
     if (state->count < state->capacity) {
         return 0;
@@ -204,6 +215,7 @@ int tide_control_apply(struct tide_control_state *state, const void *entry, size
         state->term = term;
         state->index = index;
     }
+    TIDE_INVARIANT(is_whole(state));
     return error;
 }
 
@@ -218,5 +230,6 @@ int tide_control_restore(struct tide_control_state *state, const void *snapshot,
     }
     tide_control_state_release(state);
     *state = fresh;
+    TIDE_INVARIANT(is_whole(state));
     return 0;
 }

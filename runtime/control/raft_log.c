@@ -104,6 +104,14 @@ static int write_start(struct tide_raft_log *h, struct tide_file *file, uint64_t
     return error;
 }
 
+static bool terms_ascend(const struct tide_raft_log *h) {
+    bool ascend = true;
+    for (size_t i = 1; i < h->count; i++) {
+        ascend = ascend && h->entries[i - 1].term <= h->entries[i].term;
+    }
+    return ascend;
+}
+
 /* A new file takes the place of the old one by a rename. */
 int tide_raft_log_begin(struct tide_raft_log *h, const struct tide_raft_log_start *start, bool keep) {
     if (!keep || h->count == 0 || start->index < h->first) {
@@ -125,6 +133,7 @@ int tide_raft_log_begin(struct tide_raft_log *h, const struct tide_raft_log_star
     }
     error = tide__records_replace(h->port, h->path, fresh, error, &h->file);
     h->size = error == 0 ? size : h->size;
+    TIDE_INVARIANT(terms_ascend(h));
     return error;
 }
 
@@ -153,6 +162,7 @@ int tide_raft_log_append(struct tide_raft_log *h, uint64_t term, enum tide_raft_
         return error;
     }
     h->entries[h->count++] = e;
+    TIDE_ASSERT(h->count <= h->capacity && (h->count < 2 || h->entries[h->count - 2].term <= term));
     return 0;
 }
 

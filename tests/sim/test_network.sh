@@ -76,7 +76,7 @@ refused() { # WHAT PATTERN
 }
 refused field 'net field `rack` is not known'
 refused racks 'racks = 4, nodes_per_rack = nil: both are wanted'
-refused costs 'costs of kernels: none.json'
+refused costs 'costs of kernels: looking at none.json: no such file'
 
 # Costs are measured where no kernel waits for others, and then decide how long a run takes.
 kge() { run 0 sim --seed 3 "$@" --data "$work/data" --dim 32 --epochs 2 --nodes 1 --workers 1; }

@@ -73,6 +73,21 @@ static void drop_first(struct tide_outbox *box) {
     tide_free(batch);
 }
 
+/* Numbers of frames, and counts of what the ring and the lanes hold, fit each other. */
+static bool is_whole(const struct tide_outbox *box) {
+    size_t frames = 0, bytes = 0;
+    for (const struct tide_sent_batch *batch = box->ring; batch; batch = batch->next) {
+        frames += batch->frames;
+        bytes += batch->bytes;
+    }
+    bool idle = true;
+    for (unsigned i = 0; i < TIDE_LANE_COUNT; i++) {
+        idle = idle && !box->lanes[i].head;
+    }
+    return frames == box->ring_frames && bytes == box->ring_bytes && box->sent - box->acked <= frames &&
+           box->acked <= box->sent && !*box->ring_tail && (!idle || (box->queued_bytes == 0 && box->open_bytes == 0));
+}
+
 void tide__outbox_clear(struct tide_outbox *box, void (*fail)(void *arg, const struct tide_outgoing *), void *arg) {
     tide__outbox_detach(box);
     tide_outgoing_free_all(box->held);
@@ -454,6 +469,8 @@ int tide__outbox_gather(struct tide_outbox *box) {
     if (box->vector_count == 0) {
         give_room(box);
     }
+    TIDE_ASSERT(!box->held && box->vector_at == 0 && (box->vector_count > 0) == (box->room != NULL));
+    TIDE_INVARIANT(is_whole(box));
     return box->vector_count > 0;
 }
 
@@ -500,6 +517,7 @@ int tide__outbox_acked(struct tide_outbox *box, uint64_t frame) {
     }
     TIDE_ASSERT(box->acked <= box->sent && box->ring_frames >= box->sent - box->acked);
     TIDE_ASSERT((box->ring_frames > 0) == (box->ring != NULL));
+    TIDE_INVARIANT(is_whole(box));
     return 0;
 }
 
@@ -549,5 +567,7 @@ int tide__outbox_rewind(struct tide_outbox *box, uint64_t received) {
         skip_frames(box, box->ring, received - (box->sent - box->ring_frames));
     }
     box->again = box->ring;
+    TIDE_ASSERT(box->sent - box->ring_frames == received);
+    TIDE_INVARIANT(is_whole(box));
     return 0;
 }

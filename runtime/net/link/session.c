@@ -43,6 +43,7 @@ void tide__session_touch(struct tide_session *s) {
 
 static void put_awake(struct tide_session *s) {
     struct tide_net *net = s->net;
+    TIDE_ASSERT(!s->resting && !s->over);
     s->next_awake = net->awake;
     s->awake_place = &net->awake;
     if (s->next_awake) {
@@ -168,6 +169,7 @@ int tide__session_resume(struct tide_session *s, struct tide_link *link, uint64_
     s->tell_now = true;
     s->resumed++;
     s->resent += s->outbox.ring_frames;
+    TIDE_ASSERT(link->decoder.sequenced == s->received && s->told == s->received);
     return 0;
 }
 
@@ -187,6 +189,7 @@ void tide__session_suspend(struct tide_session *s) {
     peer->redial_delay = 0;
     atomic_store_explicit(&peer->up, false, memory_order_relaxed);
     tide__net_wake(s->net);
+    TIDE_ASSERT(s->active && !s->resting && !s->outbox.room && !s->outbox.own);
 }
 
 static void fail_unsent(void *arg, const struct tide_outgoing *m) {
@@ -329,6 +332,7 @@ int tide__session_told(struct tide_session *s, const struct tide_frame *frame) {
         atomic_fetch_add_explicit(&s->peer->consumed[i], totals[i] - s->returned[i], memory_order_relaxed);
         s->returned[i] = totals[i];
     }
+    TIDE_ASSERT(s->link && s->link->decoder.sequenced >= s->told);
     return 0;
 }
 

@@ -77,6 +77,8 @@ struct known *tide__members_add(struct tide_net *net, const struct tide_member *
     net->members[at] = (struct known){.member = *member};
     tide__members_unsettle(net, &net->members[at]);
     net->unsettled_high = net->member_count; /* those behind it have moved */
+    TIDE_ASSERT(at == 0 || net->members[at - 1].member.id < member->id);
+    TIDE_ASSERT(at + 1 == net->member_count || net->members[at + 1].member.id > member->id);
     return &net->members[at];
 }
 
@@ -205,11 +207,20 @@ static void greet_new_watches(struct tide_net *net) {
     *end = fresh;
 }
 
+static size_t living(const struct tide_net *net) {
+    size_t count = 0;
+    for (size_t i = 0; i < net->member_count; i++) {
+        count += net->members[i].counted;
+    }
+    return count;
+}
+
 static void count_living(struct tide_net *net, struct known *known) {
     bool lives = known->member.state <= TIDE_MEMBER_LEAVING;
     net->living += lives && !known->counted;
     net->living -= !lives && known->counted;
     known->counted = lives;
+    TIDE_INVARIANT(net->living == living(net));
 }
 
 void tide__members_settle(struct tide_net *net) {

@@ -140,6 +140,7 @@ static struct tide__location *claim(struct tide_table *table, uint64_t key) {
         e->used = false;
         return NULL;
     }
+    TIDE_ASSERT(table->locations->straight >= e->straight);
     table->locations->straight -= e->straight;
     *e = (struct tide__location){.key = key};
     return e;
@@ -190,6 +191,7 @@ void tide__locations_resent(struct tide_table *table, const struct tide__job *jo
         tide__locations_answered(table);
     }
     if (was) {
+        TIDE_ASSERT(table->locations->straight > 0);
         table->locations->straight -= !e->straight;
     }
 }

@@ -159,6 +159,14 @@ int tide__fresh_message(struct tide_store *store, struct tide__incoming *in) {
 
 /* ---- clocks rise ---- */
 
+static bool none_above(const uint32_t announced[TIDE_SLOT_COUNT], uint32_t most) {
+    uint32_t s = 0;
+    while (s < TIDE_SLOT_COUNT && announced[s] <= most) {
+        s++;
+    }
+    return s == TIDE_SLOT_COUNT;
+}
+
 static void announce(struct tide__clocked *c, uint32_t clock, uint32_t slot, uint64_t slots[TIDE_SLOT_COUNT / 64]) {
     struct tide__sync *sync = c->sync;
     const uint16_t self = tide__store_self(c->table->store);
@@ -180,6 +188,7 @@ static void announce(struct tide__clocked *c, uint32_t clock, uint32_t slot, uin
         }
     }
     c->announced_most = clock > c->announced_most ? clock : c->announced_most;
+    TIDE_INVARIANT(none_above(c->announced, c->announced_most));
     sync->announced = clock > sync->announced ? clock : sync->announced;
     if (!TIDE_MUTANT(fresh_before_values)) {
         fresh_send(c, clock, slot, pushes, slots);

@@ -76,6 +76,7 @@ static void use_credit(struct tide_store *store, struct tide__credit *c, uint32_
     c->messages += messages;
     c->bytes += bytes;
     *most = c->bytes > *most ? c->bytes : *most;
+    TIDE_ASSERT(c->messages > 0 && c->messages >= messages && c->bytes >= bytes);
 }
 
 /* Lock held: whoever waits first goes first. The wake happens under the lock, without which no

@@ -46,6 +46,14 @@ void tide__clock_watch(struct tide__run *domain, struct tide__clock_watch *watch
 
 /* ---- the node clock ---- */
 
+static bool numbers_ascend(const struct tide__clocks *c) {
+    const struct tide__worker *w = c->first;
+    while (w && w->next && w->number <= w->next->number) {
+        w = w->next;
+    }
+    return !w || !w->next;
+}
+
 /* Lock held. */
 static void update(struct tide__clocks *c) {
     uint32_t least = TIDE_NO_CLOCK, highest = atomic_load(&c->highest);
@@ -54,6 +62,7 @@ static void update(struct tide__clocks *c) {
         highest = w->clock >= highest ? w->clock + 1 : highest;
     }
     atomic_store_explicit(&c->highest, highest, memory_order_relaxed);
+    TIDE_INVARIANT(!c->first || (least < highest && numbers_ascend(c)));
     /* release: pairs with tide__node_clock; what the workers pushed before is visible then */
     atomic_store_explicit(&c->node_clock, least, memory_order_release);
 }

@@ -60,6 +60,7 @@ static void release_id(struct tide__pending_table *t, uint64_t id) {
     t->by_slot[slot] = NULL;
     t->generation[slot] = t->generation[slot] == UINT32_MAX ? 1 : t->generation[slot] + 1;
     t->free_slots[t->free_count++] = slot;
+    TIDE_ASSERT(t->free_count <= t->capacity);
 }
 
 static void pending_free(struct tide__pending *p) {

@@ -85,6 +85,7 @@ static void compact(struct tide_table *table) {
     r->slot_count = slots;
     r->untold = untold;
     r->telling = telling;
+    TIDE_ASSERT(untold <= kept && telling <= kept && kept <= slots);
     if (r->forgets) {
         memset(r->forgot, 0, sizeof r->forgot);
         r->forgets = false;
@@ -145,6 +146,7 @@ void tide__dedup_add(struct tide_table *table, uint32_t slot, uint16_t origin, u
     }
     r->slots[r->slot_count++] = (uint16_t)slot;
     last->count++;
+    TIDE_ASSERT(last->first + last->count == r->slot_count && r->untold <= r->count && r->telling <= r->count);
 }
 
 enum tide__id_state tide__dedup_look(struct tide_table *table, uint16_t origin, uint64_t sequence) {

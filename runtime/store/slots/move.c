@@ -96,6 +96,7 @@ bool tide__moves_waiting(const struct tide_store *store) {
 
 /* Pending lock held, `changes` bumped before. */
 void tide__route_set(struct tide_table *table, uint32_t slot, uint32_t route) {
+    TIDE_ASSERT(slot < TIDE_SLOT_COUNT);
     /* release: `changes` and the slot's rows before the route; pairs with the acquires of passes */
     atomic_store_explicit(&table->slots[slot].route, route, memory_order_release);
 }
