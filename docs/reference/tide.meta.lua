@@ -1564,8 +1564,9 @@ function tide_data_groups:epoch(epoch) end
 ---@class tide.kernel_module
 local tide_kernel_module = {}
 
----Loads the kernels and the operations of programs of a shared object. At the top of a script it runs on every node,
----and all have to have the same file. A file that was built anew is loaded anew; who has the old functions keeps them.
+---Loads the kernels, the operations of programs and the update rules of tables of a shared object. At the top of a
+---script it runs on every node, and all have to have the same file. A file that was built anew is loaded anew;
+---active runs keep the old functions.
 ---@param path string relative to the script
 ---@return table<string, tide.kernel_function> module kernels and operations by name; `version` is what the module says
 function tide_kernel_module.load(path) end

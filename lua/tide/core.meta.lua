@@ -96,6 +96,7 @@ function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,
 
 ---- tables
 ---@param spec table fields of a table spec: name, keys={"dense",n}|{"hashed",limit,admit_after=,unused_ns=,evict="lfu"}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate"|"replicate"|"intent", replicas=0|1|2, durability="strict"|"window"|"none", window_ns, window_bytes, consistency, cache_bytes, unsubscribe_after, send_order="clock"|"magnitude"|"age"|"random", bandwidth= (bytes/s), refuse_nan, seed, clients="write"|"read"|"none", tier_memory= (bytes) and disk= (a directory)
+function core.rule_check(spec) end    --> true | nil, err; spec.update as in core.table: do its numbers go with the rule?
 function core.table(spec) end         --> handle | nil, err (creates on all nodes or finds)
 function core.table_find(name) end
 function core.tables(waits) end       --> array of {name=, run= its run's number, ...stats}; with `waits` also waits={pull={counts}, push={counts}} as of t:waits()
@@ -152,7 +153,7 @@ function core.cut_clock() end         --> clock of the cut of the checkpoint tha
 
 ---- kernels
 function core.kernel(name) end        --> function(arguments table) -> results table | raises; error names unknown/missing/wrong arguments
-function core.kernel_module(bytes) end --> {version=, sha=, kernels={name = function}, operations={name = {own=, numbers={{name=,default=,doc=}}}}} | nil, text; a shared object by its content
+function core.kernel_module(bytes, path) end --> {version=, sha=, kernels={name = function}, operations={name = {own=, numbers={{name=,default=,doc=}}}}, rules={name = numbers}} | nil, text; a shared object by its content; path: where nodes find it that do not have its rules
 function core.kernels() end           --> array of {name=, doc=, parameters={{name=,type=,required=,default=,doc=}}}
 
 ---- programs (lua/host/kernel/program.c); scripts use tide.nn. Building functions return a value's number | nil, err

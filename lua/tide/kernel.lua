@@ -20,8 +20,9 @@ local function applied(name, own, numbers)
   end
 end
 
----Loads the kernels and the operations of programs of a shared object. At the top of a script it runs on every node,
----and all have to have the same file. A file that was built anew is loaded anew; who has the old functions keeps them.
+---Loads the kernels, the operations of programs and the update rules of tables of a shared object. At the top of a
+---script it runs on every node, and all have to have the same file. A file that was built anew is loaded anew;
+---active runs keep the old functions.
 ---@param path string relative to the script
 ---@return table<string, tide.kernel_function> module kernels and operations by name; `version` is what the module says
 function kernel.load(path)
@@ -34,9 +35,17 @@ function kernel.load(path)
   if not bytes then
     error(script.error("T0909", ("%s: %s"):format(full, errors.from(problem).message)), 2)
   end
-  local module, why = core.kernel_module(bytes)
+  local module, why = core.kernel_module(bytes, full)
   if not module then error(script.error("T0909", ("%s: %s"):format(full, why)), 2) end
   script.modules["kernels " .. path] = {path = full, sha = module.sha}
+  for name, numbers in pairs(module.rules) do
+    local other <const> = script.rules[name]
+    if other and other.path ~= full then
+      error(script.error("T0909", ("%s: the update rule `%s` is in %s too: a script has one of a name"):format(full,
+        name, other.path)), 2)
+    end
+    script.rules[name] = {numbers = numbers, version = module.sha, path = full}
+  end
   local known <const> = module.kernels
   if not known.version then known.version = module.version end
   for name, operation in pairs(module.operations) do

@@ -18,6 +18,7 @@ local script = {
   main = nil,        ---@type function|nil what tide.main was given
   in_main = false,   -- true while tide.main's function runs
   modules = {},      ---@type table<string, {path: string, sha: string, text: string?}> files that the script required
+  rules = {},        ---@type table<string, {numbers: table, version: string, path: string}> update rules of modules
   c_modules = {},    ---@type table<string, string> paths of those that are no Lua
 }
 

@@ -528,6 +528,10 @@ void tide_net_leave(struct tide_net *net) {
     poke(net);
 }
 
+void tide_net_fail(struct tide_net *net, int code, const char *reason) {
+    tide__net_become(net, TIDE_MEMBER_DEAD, code, reason);
+}
+
 void tide_net_destroy(struct tide_net *net) {
     while (net->links != NULL) { /* only of a node that crashed in the simulator: its streams never reported */
         tide__link_free(net->links);

@@ -339,7 +339,7 @@ run 1 run own_operation.lua
 says err.txt 'T0903.*operation huber has no backward'
 build 'TIDE_KERNEL_ABI, .version' 'TIDE_KERNEL_ABI - 1, .version'
 run 1 run own_operation.lua
-says err.txt 'T0909.*huber.so: it was built for version 5 of tide/kernel.h, this is version 6: build it again'
+says err.txt 'T0909.*huber.so: it was built for version 6 of tide/kernel.h, this is version 7: build it again'
 # Two results, of which a program uses either or both.
 cat >changed.c <<'C'
 #include <tide/kernel.h>

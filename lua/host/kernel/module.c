@@ -1,5 +1,5 @@
 /*
- * core.kernel_module(path): kernels of a shared object (tide/kernel.h), as functions.
+ * core.kernel_module(bytes, path): kernels, operations and update rules of a shared object (tide/kernel.h).
  *
  * A file is loaded by its content: from a copy in memory, so that the file may be built anew while a process uses the
  * old one, and the same content is loaded once a process. Nothing is ever unloaded: a worker may be inside.
@@ -10,6 +10,8 @@
 #include "lua/host/host.h"
 
 #include "module.h"
+#include "base/watch.h"
+#include "store/rows/rules.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -86,8 +88,9 @@ static const char *check_module(const struct tide_kernel_module *m, char text[25
                  TIDE_KERNEL_ABI);
         return text;
     }
-    const bool any = (m->kernel_count > 0 && m->kernels) || (m->operation_count > 0 && m->operations);
-    const char *problem = any ? NULL : "it has no kernels and no operations";
+    const bool any = (m->kernel_count > 0 && m->kernels) || (m->operation_count > 0 && m->operations) ||
+                     (m->rule_count > 0 && m->rules);
+    const char *problem = any ? NULL : "it has no kernels, no operations and no update rules";
     for (size_t i = 0; !problem && i < m->operation_count; i++) {
         problem = check_operation(&m->operations[i], text);
     }
@@ -152,13 +155,26 @@ static struct loaded *find(const char *sha) {
     return l;
 }
 
-static const char *load(const void *bytes, size_t size, const char *sha, struct loaded **out, char text[256]) {
+/* NULL, or why not. Nodes that do not have the rules load them from `path`. */
+static const char *register_rules(const struct tide_kernel_module *m, const char *sha, const char *path,
+                                  char text[256]) {
+    int code = 0;
+    for (size_t i = 0; i < m->rule_count && !code; i++) {
+        code = tide_rule_register(&m->rules[i], sha, path);
+    }
+    snprintf(text, 256, "%s", code ? tide_error_message() : "");
+    return code ? text : NULL;
+}
+
+static const char *load(const void *bytes, size_t size, const char *sha, const char *path, struct loaded **out,
+                        char text[256]) {
     const char *problem = NULL;
     tide_lock(&lock);
     *out = find(sha);
     if (!*out) {
         const struct tide_kernel_module *module = NULL;
         problem = open_copy(bytes, size, &module, text);
+        problem = problem ? problem : register_rules(module, sha, path, text);
         struct loaded *l = problem ? NULL : tide_alloc_zero(1, sizeof *l);
         if (l) {
             snprintf(l->sha, sizeof l->sha, "%s", sha);
@@ -169,12 +185,55 @@ static const char *load(const void *bytes, size_t size, const char *sha, struct 
             problem = "out of memory";
         }
         *out = l;
+    } else {
+        problem = register_rules((*out)->module, sha, path, text);
     }
     tide_unlock(&lock);
     return problem;
 }
 
-/* {name = {own =, numbers = {{name =, default =, doc =}, ..}}} */
+/* A table came whose rule this process does not have. The thread that serves sockets waits for one small file, once:
+ * what follows in its queue is of the table. */
+static int load_rule(struct tide_port *port, const char *path, const char *version) {
+    char *bytes, sha[65], text[256];
+    size_t size;
+    struct loaded *l;
+    const char *serves = tide__watch_thread(NULL);
+    const int code = tide__lua_file_read(port, path, &bytes, &size);
+    (void)tide__watch_thread(serves);
+    if (code < 0) {
+        snprintf(text, sizeof text, "%s", tide_error_message());
+        return tide_fail(TIDE_ENOENT, "%s; every node needs the module of its tables' rules at this path", text);
+    }
+    tide_sha256_hex(bytes, size, sha);
+    const bool same = strcmp(sha, version) == 0;
+    const char *problem = same ? load(bytes, size, sha, path, &l, text) : NULL;
+    tide_free(bytes);
+    if (!same) {
+        return tide_fail(TIDE_EVERSION, "%s differs: the table was made with %.12s, this node has %.12s", path, version,
+                         sha);
+    }
+    return problem ? tide_fail(TIDE_EUNSUPPORTED, "%s: %s", path, problem) : 0;
+}
+
+/* {{name =, default =, doc =}, ..} */
+static void push_numbers(lua_State *L, const struct tide_parameter *numbers, size_t count) {
+    lua_createtable(L, (int)count, 0);
+    for (size_t i = 0; i < count; i++) {
+        lua_createtable(L, 0, 3);
+        lua_pushstring(L, numbers[i].name);
+        lua_setfield(L, -2, "name");
+        lua_pushstring(L, numbers[i].doc);
+        lua_setfield(L, -2, "doc");
+        if (!numbers[i].required) {
+            lua_pushnumber(L, numbers[i].number);
+            lua_setfield(L, -2, "default");
+        }
+        lua_rawseti(L, -2, (lua_Integer)i + 1);
+    }
+}
+
+/* {name = {own =, numbers =}} */
 static void push_operations(lua_State *L, const struct tide_kernel_module *module) {
     lua_createtable(L, 0, (int)module->operation_count);
     for (size_t i = 0; i < module->operation_count; i++) {
@@ -182,38 +241,38 @@ static void push_operations(lua_State *L, const struct tide_kernel_module *modul
         lua_createtable(L, 0, 2);
         lua_pushlightuserdata(L, (void *)(uintptr_t)o);
         lua_setfield(L, -2, "own");
-        lua_createtable(L, (int)o->number_count, 0);
-        for (size_t k = 0; k < o->number_count; k++) {
-            lua_createtable(L, 0, 3);
-            lua_pushstring(L, o->numbers[k].name);
-            lua_setfield(L, -2, "name");
-            lua_pushstring(L, o->numbers[k].doc);
-            lua_setfield(L, -2, "doc");
-            if (!o->numbers[k].required) {
-                lua_pushnumber(L, o->numbers[k].number);
-                lua_setfield(L, -2, "default");
-            }
-            lua_rawseti(L, -2, (lua_Integer)k + 1);
-        }
+        push_numbers(L, o->numbers, o->number_count);
         lua_setfield(L, -2, "numbers");
         lua_setfield(L, -2, o->name);
     }
 }
 
-/* core.kernel_module(bytes) -> {version=, sha=, kernels={name = function}, operations=}, or nil and why not */
+/* {name = {{name =, default =, doc =}, ..}} */
+static void push_rules(lua_State *L, const struct tide_kernel_module *module) {
+    lua_createtable(L, 0, (int)module->rule_count);
+    for (size_t i = 0; i < module->rule_count; i++) {
+        push_numbers(L, module->rules[i].numbers, module->rules[i].number_count);
+        lua_setfield(L, -2, module->rules[i].name);
+    }
+}
+
+/* core.kernel_module(bytes, path) -> {version=, sha=, kernels={name = function}, operations=, rules=}, or nil and why
+ * not
+ */
 static int core_kernel_module(lua_State *L) {
     size_t size;
-    const char *bytes = luaL_checklstring(L, 1, &size);
-    char sha[65], text[256];
+    const char *bytes = luaL_checklstring(L, 1, &size), *path = luaL_checkstring(L, 2);
+    char sha[65], text[256], *whole = realpath(path, NULL); /* NULL: only here is such a file */
     tide_sha256_hex(bytes, size, sha);
     struct loaded *l;
-    const char *problem = load(bytes, size, sha, &l, text);
+    const char *problem = load(bytes, size, sha, whole ? whole : "", &l, text);
+    free(whole);
     if (problem) {
         lua_pushnil(L);
         lua_pushstring(L, problem);
         return 2;
     }
-    lua_createtable(L, 0, 3);
+    lua_createtable(L, 0, 5);
     lua_pushstring(L, l->sha);
     lua_setfield(L, -2, "sha");
     lua_pushstring(L, l->module->version ? l->module->version : "");
@@ -226,10 +285,13 @@ static int core_kernel_module(lua_State *L) {
     lua_setfield(L, -2, "kernels");
     push_operations(L, l->module);
     lua_setfield(L, -2, "operations");
+    push_rules(L, l->module);
+    lua_setfield(L, -2, "rules");
     return 1;
 }
 
 void tide__lua_open_module(lua_State *L) {
+    tide__rule_load_by(load_rule);
     lua_pushcfunction(L, core_kernel_module);
     lua_setfield(L, -2, "kernel_module");
 }

@@ -12,6 +12,7 @@
 #include "readers/text.h"
 #include "store/checkpoint/save.h"
 #include "store/core/store.h"
+#include "store/rows/rules.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -61,7 +62,6 @@ static void push_table(lua_State *L, struct tide_table *table) {
 /* ---- specifications ---- */
 
 static const char *const init_names[] = {"zero", "uniform", "normal", "xavier", NULL};
-static const char *const update_names[] = {"add", "assign", "sgd", "adagrad", "adam", "momentum", "nesterov", NULL};
 static const char *const evict_names[] = {"none", "lfu", NULL};
 static const char *const slot_names[] = {"hash", "range", NULL};
 static const char *const clients_names[] = {"write", "read", "none", NULL};
@@ -159,14 +159,40 @@ static void read_update(lua_State *L, struct tide_table_options *o) {
     if (!kind) {
         return;
     }
-    o->update = choice(L, "update", kind, update_names);
+    const struct tide_update_rule *rule = tide__rules;
+    while (rule->name && strcmp(rule->name, kind) != 0) {
+        rule++;
+    }
+    o->update = (uint8_t)(rule - tide__rules);
+    if (!rule->name) {
+        lua_getfield(L, -1, "version");
+        rule = tide__rule_find(kind, luaL_optstring(L, -1, ""));
+        if (!rule) {
+            luaL_error(L, "table: update = \"%s\" is not one of its values", kind);
+        }
+        (void)snprintf(o->rule, sizeof o->rule, "%s", kind);
+        (void)snprintf(o->rule_version, sizeof o->rule_version, "%s", luaL_optstring(L, -1, ""));
+        lua_pop(L, 1);
+    }
     o->lr = (float)number_of(L, 0, "lr", 0);
-    const bool keeps = o->update == TIDE_UPDATE_MOMENTUM || o->update == TIDE_UPDATE_NESTEROV;
-    o->beta1 = (float)number_of(L, 0, keeps ? "momentum" : "beta1", 0); /* 0: the rule's default */
-    o->beta2 = (float)number_of(L, 0, "beta2", 0);
-    o->epsilon = (float)number_of(L, 0, "eps", 0);
-    o->sum_init = (float)number_of(L, 0, "sum_init", 0);
+    for (size_t i = 0; i < rule->number_count; i++) {
+        const struct tide_parameter *number = &rule->numbers[i];
+        o->numbers[1 + i] = number->name ? (float)number_of(L, 0, number->name, number->number) : 0;
+    }
     lua_pop(L, 1);
+}
+
+/* core.rule_check({update =}) -> true | nil, err: do these numbers go with the rule? */
+static int core_rule_check(lua_State *L) {
+    struct tide_table_options o = {.name = "?"};
+    luaL_checktype(L, 1, LUA_TTABLE);
+    read_update(L, &o);
+    const int code = tide__rule_numbers(&o);
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    lua_pushboolean(L, true);
+    return 1;
 }
 
 static const char *text_field(lua_State *L, const char *name) {
@@ -787,7 +813,7 @@ static void push_spec(lua_State *L, const struct tide_table_options *o) {
     push_forgetting(L, o);
     double init[2] = {(double)o->init_a, (double)o->init_b};
     push_kind(L, "init", init_names[o->init & 3], init, init_values[o->init & 3]);
-    push_kind(L, "update", update_names[o->update < TIDE_COUNT(update_names) - 1 ? o->update : 0], NULL, 0);
+    push_kind(L, "update", tide__rule_name(o), NULL, 0);
     lua_getfield(L, -1, "update");
     if (o->lr != 0) {
         push_short(L, o->lr);
@@ -854,9 +880,13 @@ static int table_equal(lua_State *L) {
 }
 
 void tide__lua_open_table(lua_State *L) {
-    static const luaL_Reg functions[] = {{"table", core_table},           {"table_find", core_table_find},
-                                         {"tables", tide__lua_tables},    {"tables_forget", core_tables_forget},
-                                         {"table_drop", core_table_drop}, {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"table", core_table},
+                                         {"rule_check", core_rule_check},
+                                         {"table_find", core_table_find},
+                                         {"tables", tide__lua_tables},
+                                         {"tables_forget", core_tables_forget},
+                                         {"table_drop", core_table_drop},
+                                         {NULL, NULL}};
     static const luaL_Reg methods[] = {
         {"pull", table_pull},
         {"push", table_push},

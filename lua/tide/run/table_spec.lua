@@ -1,4 +1,5 @@
 -- tide.table{}: the description of a parameter table, checked here, made on the nodes by core.table.
+local core = require "tide.core"
 local script = require "tide.script"
 local text = require "tide.text"
 local units = require "tide.units"
@@ -40,13 +41,32 @@ local STALENESS_MAX <const> = 60
 
 local function is_number(value) return type(value) == "number" and value == value and math.abs(value) < math.huge end
 
+-- Of a rule of a module (tide.kernel.load): what it has, with what was not given filled in.
+local function of_module(update, own)
+  local fields <const> = {lr = true, version = true}
+  local whole <const> = {version = own.version}
+  for key, value in pairs(update) do whole[key] = value end
+  for _, number in ipairs(own.numbers) do
+    fields[number.name] = true
+    if whole[number.name] == nil then whole[number.name] = number.default end
+    if whole[number.name] == nil then
+      refuse(4, "update rule `%s` requires `%s`: %s", update[1], number.name, number.doc)
+    end
+  end
+  return whole, fields
+end
+
 local function check_update(spec)
-  local update <const> = type(spec.update) == "table" and spec.update or {spec.update or "add"}
+  local update = type(spec.update) == "table" and spec.update or {spec.update or "add"}
   local rule <const> = update[1]
-  local fields <const> = UPDATES[rule]
-  if not fields then
-    refuse(3, "update rule `%s` is not known: there are %s", tostring(rule),
-      table.concat(text.sorted_keys(UPDATES), ", "))
+  local fields, own = UPDATES[rule], script.rules[rule]
+  if own then
+    update, fields = of_module(update, own)
+  elseif not fields then
+    local names <const> = text.sorted_keys(UPDATES)
+    table.move(text.sorted_keys(script.rules), 1, #text.sorted_keys(script.rules), #names + 1, names)
+    refuse(3, "update rule `%s` is not known: there are %s, and those of modules that tide.kernel.load loaded before",
+      tostring(rule), table.concat(names, ", "))
   end
   for key, value in pairs(update) do
     if key ~= 1 and not fields[key] then
@@ -54,16 +74,21 @@ local function check_update(spec)
         help = text.did_you_mean(tostring(key), text.sorted_keys(fields)) or next(fields)
           and "it has " .. table.concat(text.sorted_keys(fields), ", ") or "it has none"}), 3)
     end
-    if key ~= 1 and not (is_number(value) and value >= 0) then
-      refuse(3, "update rule `%s`: `%s` is %s, not a number of 0 or more", rule, key, tostring(value))
+    if key ~= 1 and key ~= "version" and not (is_number(value) and (own and key ~= "lr" or value >= 0)) then
+      refuse(3, "update rule `%s`: `%s` is %s, not a number%s", rule, key, tostring(value),
+        own and key ~= "lr" and "" or " of 0 or more")
     end
-    if SHARES[key] and not (value > 0 and value < 1) then
+    if not own and SHARES[key] and not (value > 0 and value < 1) then
       refuse(3, "update rule `%s`: `%s` is %s, not between 0 and 1", rule, key, value)
     end
-    if key == "eps" and value == 0 then refuse(3, "update rule `%s`: `eps` is 0, not more", rule) end
+    if not own and key == "eps" and value == 0 then refuse(3, "update rule `%s`: `eps` is 0, not more", rule) end
   end
   if fields.lr and update.lr == nil then
     refuse(3, 'update rule `%s` requires a rate: update = {"%s", lr = 0.1}', rule, rule)
+  end
+  if own then
+    local ok, err = core.rule_check {update = update}
+    if not ok then refuse(3, "%s", err.message) end
   end
   return update
 end

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define TIDE_KERNEL_ABI 6u
+#define TIDE_KERNEL_ABI 7u
 
 enum { TIDE_KERNEL_ERROR_BYTES = 256, TIDE_KERNEL_PARAMETERS_MAX = 48, TIDE_KERNEL_RESULTS_MAX = 16 };
 
@@ -148,6 +148,8 @@ struct tide_kernel_host {
     int (*yield)(void);
 };
 
+struct tide_update_rule; /* tide/rule.h */
+
 struct tide_kernel_module {
     uint32_t abi;        /* TIDE_KERNEL_ABI of the header it was built with */
     const char *version; /* for people */
@@ -155,6 +157,8 @@ struct tide_kernel_module {
     size_t kernel_count;
     const struct tide_own_operation *operations;
     size_t operation_count;
+    const struct tide_update_rule *rules;
+    size_t rule_count;
 };
 
 /* The one function that a module defines. Called once a load; NULL: it refuses. */

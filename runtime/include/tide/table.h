@@ -9,6 +9,7 @@ extern "C" {
 #endif
 
 struct tide_table;
+struct tide_update_rule; /* tide/rule.h */
 
 enum { TIDE_SLOTS = 4096 }; /* of a table */
 
@@ -28,6 +29,7 @@ enum tide_update {
     TIDE_UPDATE_ADAM,
     TIDE_UPDATE_MOMENTUM,
     TIDE_UPDATE_NESTEROV,
+    TIDE_UPDATE_OWN, /* by name: `rule` */
 };
 enum tide_wire_type { TIDE_WIRE_F32, TIDE_WIRE_F16, TIDE_WIRE_BF16 };
 /* What is done so that an access finds its row on its own node (docs/guides/consistency.md,
@@ -117,9 +119,18 @@ struct tide_table_options {
     uint32_t width;
     float init_a, init_b;
     /* sgd: lr. adagrad: lr, epsilon (default 1e-10), initial sum. adam: lr, beta1 0.9, beta2 0.999, epsilon 1e-8.
-     * momentum, nesterov: lr, beta1 0.9: how much of the velocity stays. tide_table_options tells the lr that the
+     * momentum, nesterov: lr, beta1 0.9: how much of the velocity stays. Where 0 stands the default is meant. A rule of
+     * your own: numbers[0] is lr, numbers[1] its first number, as they are. tide_table_options tells the lr that the
      * table was made with; the one in force is tide_table_rate's. */
-    float lr, beta1, beta2, epsilon, sum_init;
+    __extension__ union {
+        __extension__ struct { float lr, beta1, beta2, epsilon, sum_init; };
+        float numbers[8];
+    };
+    /* TIDE_UPDATE_OWN: what tide_rule_register was given; version "": the one registered last. A node that does not
+     * have the rule loads `rule_file`, and a table is refused where that does not help. Whoever creates a table sets
+     * name and version, Tide the rest. */
+    char rule[48], rule_version[65], rule_file[160];
+    const struct tide_update_rule *own; /* on this node */
     uint64_t seed;
     /* Models other than sequential want technique static and f32 on the wire. `add`, `sgd`, `assign` and `adagrad` act
      * on a node's copy at once; pushes by the others (`adam`, `momentum`) show when the row comes back from its home.

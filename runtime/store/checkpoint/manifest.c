@@ -27,7 +27,7 @@ static void field_hex(struct tide_writer *w, const char *name, uint64_t value) {
 static void write_options(struct tide_writer *w, const struct tide_table_options *o) {
     char consistency[TIDE_CONSISTENCY_TEXT];
     tide_consistency_print(&o->consistency, consistency);
-    size_t count = 4, reals = 0; /* seed, consistency, disk, numbers */
+    size_t count = 3, reals = 0; /* seed, consistency, numbers */
     for (const struct tide__option *option = tide__options; option->name; option++) {
         count += !option->real && !option->of_run;
         reals += option->real;
@@ -35,11 +35,12 @@ static void write_options(struct tide_writer *w, const struct tide_table_options
     tide_write_map(w, count);
     tide_write_text(w, "consistency");
     tide_write_text(w, consistency);
-    tide_write_text(w, "disk");
-    tide_write_text(w, o->tier_disk);
     field_hex(w, "seed", o->seed);
     for (const struct tide__option *option = tide__options; option->name; option++) {
-        if (!option->real && !option->of_run) {
+        if (option->text && !option->of_run) {
+            tide_write_text(w, option->name);
+            tide_write_text(w, tide__option_text(option, o));
+        } else if (!option->real && !option->of_run) {
             field_uint(w, option->name, tide__option_get(option, o));
         }
     }
@@ -241,20 +242,21 @@ static void parse_options(struct fields *f, struct tide_table_options *o) {
     for (const struct tide__option *option = tide__options; option->name; option++) {
         if (option->real) {
             const double number = left > 0 ? tide_read_double(&r) : 0;
-            const bool fits = left > 0 && number >= -3.4e38 && number <= 3.4e38;
+            const bool fits = (left > 0 || !option->first) && number >= -3.4e38 && number <= 3.4e38;
             r.error = r.error || fits ? r.error : TIDE_EPROTO;
             tide__option_set_real(option, o, fits ? (float)number : 0);
             left -= left > 0;
         } else if (!option->of_run && (option->first || tide_read_field(&f->map, option->name, &value))) {
-            tide__option_set(option, o, get_uint(f, option->name, option->most));
+            if (option->text) {
+                get_text(f, option->name, tide__option_room(option, o), option->size);
+            } else {
+                tide__option_set(option, o, get_uint(f, option->name, option->most));
+            }
         }
     }
     r.error = left > 0 ? TIDE_EPROTO : r.error;
     note(f, &r, "numbers");
     o->seed = get_hex(f, "seed");
-    if (tide_read_field(&f->map, "disk", &value)) { /* nor a second tier */
-        get_text(f, "disk", o->tier_disk, sizeof o->tier_disk);
-    }
     if (tide_read_field(&f->map, "consistency", &value)) { /* the first versions had no tables with clocks */
         char text[TIDE_CONSISTENCY_TEXT];
         get_text(f, "consistency", text, sizeof text);

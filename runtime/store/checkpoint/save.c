@@ -13,6 +13,7 @@
 #include "store/core/send.h"
 #include "store/replica/replica.h"
 #include "store/rows/forget.h"
+#include "store/rows/rules.h"
 #include "store/checkpoint/save.h"
 #include "wire/safetensors.h"
 
@@ -20,18 +21,12 @@
 
 enum { ATTEMPTS = 5, WHOLE_KEYS = 1 << 24 };
 
-static const char *const rule_names[] = {"add", "assign", "sgd", "adagrad", "adam", "momentum", "nesterov"};
-
-const char *tide__rule_name(uint8_t rule) {
-    return rule_names[rule];
-}
-
 void tide__save_about(const struct tide_table *table, struct tide__save_about *about) {
     const unsigned epoch = table->forget ? atomic_load_explicit(&table->forget->epoch, memory_order_relaxed) : 0;
     (void)snprintf(about->seed, sizeof about->seed, "%llu", (unsigned long long)table->options.seed);
     (void)snprintf(about->epoch, sizeof about->epoch, "%u", epoch);
     const struct tide_safetensors_pair pairs[] = {{"tide.table", table->name},
-                                                  {"tide.rule", rule_names[table->options.update]},
+                                                  {"tide.rule", tide__rule_name(&table->options)},
                                                   {"tide.seed", about->seed},
                                                   {"tide.version", TIDE_VERSION},
                                                   {"tide.epoch", about->epoch}};
@@ -40,17 +35,15 @@ void tide__save_about(const struct tide_table *table, struct tide__save_about *a
 }
 
 size_t tide__parts_of(const struct tide_table *table, struct tide__part parts[TIDE__PARTS_MAX]) {
+    const struct tide_update_rule *rule = tide__rule_of(&table->options);
     const size_t width = table->width;
     size_t count = 0;
     parts[count++] = (struct tide__part){.name = "values", .floats = width};
-    if (table->options.update == TIDE_UPDATE_ADAGRAD) {
-        parts[count++] = (struct tide__part){.name = "state.sum", .offset = width, .floats = width};
-    } else if (table->options.update == TIDE_UPDATE_MOMENTUM || table->options.update == TIDE_UPDATE_NESTEROV) {
-        parts[count++] = (struct tide__part){.name = "state.velocity", .offset = width, .floats = width};
-    } else if (table->options.update == TIDE_UPDATE_ADAM) {
-        parts[count++] = (struct tide__part){.name = "state.m", .offset = width, .floats = width};
-        parts[count++] = (struct tide__part){.name = "state.v", .offset = 2 * width, .floats = width};
-        parts[count++] = (struct tide__part){.name = "state.step", .offset = 3 * width, .floats = 1};
+    for (size_t i = 0, offset = width; i < rule->state_count; i++) {
+        struct tide__part *part = &parts[count++];
+        *part = (struct tide__part){.offset = offset, .floats = rule->states[i].per_row ? 1 : width};
+        (void)snprintf(part->name, sizeof part->name, "state.%s", rule->states[i].name);
+        offset += part->floats;
     }
     if (table->forget) {
         parts[count++] =
@@ -415,9 +408,9 @@ int tide__saved_check(const struct tide_table *table, struct tide__saved *s) {
     const char *seed = tide_safetensors_metadata(header, "tide.seed");
     char own_seed[32];
     (void)snprintf(own_seed, sizeof own_seed, "%llu", (unsigned long long)table->options.seed);
-    if (!rule || strcmp(rule, rule_names[table->options.update]) != 0) {
+    if (!rule || strcmp(rule, tide__rule_name(&table->options)) != 0) {
         return tide_fail(TIDE_EMISMATCH, "'%s' is of rule '%s', table '%s' of '%s'", path, rule ? rule : "none",
-                         table->name, rule_names[table->options.update]);
+                         table->name, tide__rule_name(&table->options));
     }
     /* Rows that were never touched are not in the file: they come from the seed. */
     if (!seed || strcmp(seed, own_seed) != 0) {

@@ -3,20 +3,20 @@
 #define TIDE_STORE_SAVE_H
 
 #include "store/core/table.h"
+#include "tide/rule.h"
 #include "wire/safetensors.h"
 
-enum { TIDE__PARTS_MAX = 5 };
+enum { TIDE__PARTS_MAX = 2 + TIDE_RULE_STATES };
 
 /* Where the floats of a row go: one tensor each. */
 struct tide__part {
-    const char *name;
+    char name[40];
     size_t offset, floats; /* in the row */
     uint64_t at;           /* in the file */
     bool is_use;           /* the use record of a table that forgets (forget.h) */
     uint16_t epoch;        /* of the use record: in which the file was written */
 };
 size_t tide__parts_of(const struct tide_table *table, struct tide__part parts[TIDE__PARTS_MAX]);
-const char *tide__rule_name(uint8_t rule); /* "adam" */
 /* What a file says of its table, for `tide__save_check`; points to itself. */
 struct tide__save_about {
     char seed[24], epoch[24];

@@ -6,6 +6,7 @@
 
 #include "store/checkpoint/save.h"
 #include "store/core/table_drop.h"
+#include "store/rows/rules.h"
 #include "store/rows/slot_index.h"
 #include "store/core/technique.h"
 #include "wire/rows.h"
@@ -211,7 +212,7 @@ static void answer_open(struct service *s, const struct tide_message *m, const c
     tide_write_text(&w, "count");
     tide_write_uint(&w, table->options.keys == TIDE_KEYS_DENSE ? table->options.key_count : 0);
     tide_write_text(&w, "update");
-    tide_write_text(&w, tide__rule_name(table->options.update));
+    tide_write_text(&w, tide__rule_name(&table->options));
     (void)tide_answer(m->from, m->call, w.data, w.size);
     tide_writer_release(&w);
     tide_table_release(table);

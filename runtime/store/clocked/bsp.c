@@ -85,10 +85,9 @@ int tide__bsp_push(struct tide__clocked *c, struct tide__worker *worker, const u
 }
 
 void tide__bsp_add(struct tide__clocked *c, struct tide__worker *worker, uint64_t key, float *row) {
-    const uint8_t update = c->table->options.update;
     const struct tide__bsp_pushed *o = pushed_of(c, worker, false);
     const uint32_t at = o && o->count ? *pushed_place(o, key) : 0;
-    if (at && (update == TIDE_UPDATE_ADD || update == TIDE_UPDATE_SGD || update == TIDE_UPDATE_ASSIGN)) {
+    if (at && tide__rule_is(&c->table->options, TIDE_RULE_ADDS | TIDE__RULE_ASSIGNS)) {
         tide__rule_apply(&c->table->options, row, o->rows + (at - 1) * c->table->width);
     }
 }

@@ -162,7 +162,7 @@ void tide__mark_changed(struct tide__clocked *c, uint64_t key) {
 
 /* Does the copy of the node that alone changed a row show what the row is now? */
 static bool shows_own(const struct tide__clocked *c) {
-    return !tide__rule_is_serial(c->table->options.update);
+    return !tide__rule_is_serial(&c->table->options);
 }
 
 /* I/O thread, word locked: the row was changed by an update of `changer`. */

@@ -684,6 +684,12 @@ int tide__catalog_table(struct tide_store *store, struct tide__incoming *in) {
     }
     code = table && table->tier && !ready ? table->tier->refused : code;
     made(store, m->table, ready, code, m->changes, code ? tide_error_message() : "");
+    if (code && ready) {
+        char why[400];
+        (void)snprintf(why, sizeof why, "this node cannot make table '%s', which the others have: %s", name,
+                       tide_error_message());
+        tide_net_fail(store->net, code, why);
+    }
     return 0;
 }
 
@@ -731,12 +737,12 @@ int tide__catalog_done(struct tide_store *store, struct tide__incoming *in) {
     if (!entry || entry->phase >= TIDE__CATALOG_CLOSE) {
         return 0;
     }
-    if (code < 0) {
+    if (code < 0 && !ready) {
         refuse(store, entry, from, code > INT32_MIN ? (int)code : TIDE_EREFUSED, &m->why);
         return 0;
     }
-    if (ready) {
-        set_bit(entry->has, from, true);
+    if (ready) { /* one that joined and cannot make it ends */
+        set_bit(entry->has, from, code == 0);
     }
     if (bit(entry->waiting, from) && ready == (entry->phase != TIDE__CATALOG_PREPARE) && changes == entry->changes) {
         set_bit(entry->waiting, from, false);

@@ -1,5 +1,6 @@
 /* Consistency of a table as text, on the wire and checked. */
 #include "store/core/options.h"
+#include "store/rows/rules.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -128,7 +129,7 @@ int tide__consistency_check(struct tide_table_options *o) {
         c->flat = false;
     } else if (!isfinite(c->bound) || c->bound <= 0) {
         return tide_fail(TIDE_EINVAL, "table '%s': vap requires a bound above 0", o->name);
-    } else if (o->update != TIDE_UPDATE_ADD && o->update != TIDE_UPDATE_SGD) {
+    } else if (o->update == TIDE_UPDATE_OWN || !tide__rule_is(o, TIDE_RULE_ADDS)) {
         return tide_fail(TIDE_EINVAL, "table '%s': vap bounds sums of updates: it requires update rule add or sgd",
                          o->name);
     }

@@ -48,13 +48,11 @@ void tide__row_init(const struct tide_table_options *options, uint64_t key, floa
     } else {
         random_values(options, key, row);
     }
-    size_t state = full ? tide__rule_state(options->update, options->width) : 0;
-    const size_t floats = tide__row_floats(options);
-    float first = options->update == TIDE_UPDATE_ADAGRAD ? options->sum_init : 0.0f;
-    for (size_t i = 0; i < state; i++) {
-        row[options->width + i] = first;
+    const struct tide_update_rule *rule = tide__rule_of(options);
+    if (full) { /* with no use yet */
+        memset(row + options->width, 0, (tide__row_floats(options) - options->width) * sizeof *row);
     }
-    if (full && floats > options->width + state) {
-        row[floats - 1] = 0.0f; /* no use yet */
+    if (full && rule->init) {
+        rule->init(options->numbers + 1, key, options->width, row + options->width);
     }
 }

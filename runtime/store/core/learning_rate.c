@@ -12,7 +12,7 @@
 #include <math.h>
 
 float tide_table_rate(const struct tide_table *table) {
-    return tide__rule_has_rate(table->made.update) ? tide__learning_rate(&table->options) : NAN;
+    return tide__rule_has_rate(&table->made) ? tide__learning_rate(&table->options) : NAN;
 }
 
 bool tide__learning_rate_fits(double rate) {
@@ -38,7 +38,7 @@ int tide__learning_rate_call(struct tide_store *store, struct tide__incoming *in
     if (!entry || entry->phase >= TIDE__CATALOG_CLOSE) {
         return tide_fail(TIDE_ENOENT, "the table was dropped");
     }
-    if (!tide__rule_has_rate(entry->options.update) || !tide__learning_rate_fits(rate)) {
+    if (!tide__rule_has_rate(&entry->options) || !tide__learning_rate_fits(rate)) {
         return tide_fail(TIDE_EINVAL, "table '%s': no such learning rate", entry->name);
     }
     if (entry->phase != TIDE__CATALOG_READY) {
@@ -50,9 +50,9 @@ int tide__learning_rate_call(struct tide_store *store, struct tide__incoming *in
 
 int tide_table_set_rate(struct tide_table *table, float rate) {
     struct tide_store *store = table->store;
-    if (!tide__rule_has_rate(table->made.update)) {
+    if (!tide__rule_has_rate(&table->made)) {
         return tide_fail(TIDE_EINVAL, "table '%s': update rule %s has no learning rate", table->name,
-                         table->made.update == TIDE_UPDATE_ADD ? "add" : "assign");
+                         tide__rule_name(&table->made));
     }
     if (!(rate >= 0) || !tide__learning_rate_fits((double)rate)) {
         return tide_fail(TIDE_EINVAL, "table '%s': %g is no learning rate: a number of 0 or more is", table->name,

@@ -16,12 +16,14 @@ enum { KEY_COUNT_MAX_LOG2 = 48 };
 #define LIST_OF(...) __VA_ARGS__
 #define TIDE__WORD(since, field, list) static const char *const field##_words[] = {LIST_OF list};
 #define TIDE__UINT(since, bits, field, said)
-#define TIDE__REAL(field, said)
+#define TIDE__REAL(since, field, said)
+#define TIDE__TEXT(called, field, said)
 #define TIDE__OF_RUN(bits, field)
 #include "store/core/option.def"
 #undef TIDE__WORD
 #undef TIDE__UINT
 #undef TIDE__REAL
+#undef TIDE__TEXT
 #undef TIDE__OF_RUN
 enum { LATER, FIRST };
 
@@ -29,7 +31,14 @@ enum { LATER, FIRST };
     {FIELD(field), .said = #field, .words = field##_words, .most = TIDE_COUNT(field##_words) - 1, .first = since},
 #define TIDE__UINT(since, bits, field, text)                                                                           \
     {FIELD(field), .said = text, .most = UINT64_MAX >> (64 - (bits)), .first = since},
-#define TIDE__REAL(field, text) {FIELD(field), .said = text, .real = true},
+#define TIDE__REAL(since, field, text) {FIELD(field), .said = text, .real = true, .first = since},
+#define TIDE__TEXT(called, field, what)                                                                                \
+    {.name = called,                                                                                                   \
+     .offset = offsetof(struct tide_table_options, field),                                                             \
+     .size = sizeof((struct tide_table_options *)NULL)->field,                                                         \
+     .said = what,                                                                                                     \
+     .text = true,                                                                                                     \
+     .of_run = (what) == NULL},
 #define TIDE__OF_RUN(bits, field) {FIELD(field), .most = UINT64_MAX >> (64 - (bits)), .of_run = true},
 const struct tide__option tide__options[] = {
 #include "store/core/option.def"
@@ -37,10 +46,19 @@ const struct tide__option tide__options[] = {
 #undef TIDE__WORD
 #undef TIDE__UINT
 #undef TIDE__REAL
+#undef TIDE__TEXT
 #undef TIDE__OF_RUN
 
 static const void *place(const struct tide__option *option, const struct tide_table_options *options) {
     return (const char *)options + option->offset;
+}
+
+const char *tide__option_text(const struct tide__option *option, const struct tide_table_options *options) {
+    return place(option, options);
+}
+
+char *tide__option_room(const struct tide__option *option, struct tide_table_options *options) {
+    return (char *)options + option->offset;
 }
 
 uint64_t tide__option_get(const struct tide__option *option, const struct tide_table_options *options) {
@@ -71,10 +89,6 @@ void tide__option_set_real(const struct tide__option *option, struct tide_table_
 
 static int bad_options(const struct tide_table_options *o, const char *what) {
     return tide_fail(TIDE_EINVAL, "table '%s': %s", o->name ? o->name : "", what);
-}
-
-static float or_default(float value, float otherwise) {
-    return value == 0.0f ? otherwise : value;
 }
 
 static int check_durability(struct tide_table_options *o) {
@@ -114,7 +128,7 @@ static int check_durability(struct tide_table_options *o) {
 /* Some blocks of 4 KiB, or of eight wide rows, and 16 rows. */
 uint64_t tide__tier_memory_least(const struct tide_table_options *o) {
     enum { BLOCK = 4096, RECORD = 64, WIDE = 9, SECTOR = 512, BLOCKS = 6, ROWS = 16 };
-    const uint64_t row = (o->width + tide__rule_state(o->update, o->width)) * sizeof(float);
+    const uint64_t row = (o->width + tide__rule_state(o)) * sizeof(float);
     return BLOCKS * (row + RECORD <= BLOCK ? BLOCK : WIDE * (row + SECTOR)) + ROWS * (row + RECORD);
 }
 
@@ -144,10 +158,13 @@ int tide__hot_check(const struct tide_table_options *o) {
                        : o->admit_after || o->unused_ns || o->evict ? "its rows may go (admit, expire, evict)"
                        : o->consistency.model != TIDE_SEQUENTIAL    ? "it has clocks, and with them copies of its own"
                        : o->replicas ? "its rows have copies for the case of a death (replicas)"
-                       : tide__rule_is_serial(o->update) || o->update == TIDE_UPDATE_ASSIGN
-                           ? "updates by adam, momentum, nesterov and assign do not add up: they run at "
-                             "the owner alone"
-                           : NULL;
+                                     : NULL;
+    if (!what && tide__rule_known(o) && !tide__rule_is(o, TIDE_RULE_ADDS | TIDE__RULE_MERGES)) {
+        return tide_fail(TIDE_EUNSUPPORTED,
+                         "keys of table '%s' cannot be shared: updates by %s do not add up, they run at the owner "
+                         "alone. Use technique static or relocate",
+                         o->name, tide__rule_of(o)->name);
+    }
     return what ? tide_fail(TIDE_EUNSUPPORTED,
                             "keys of table '%s' cannot be shared: %s. Use technique static or "
                             "relocate",
@@ -222,22 +239,8 @@ int tide__options_check(struct tide_table_options *o) {
     if (code) {
         return code;
     }
-    if (o->update == TIDE_UPDATE_ADAGRAD) {
-        o->epsilon = or_default(o->epsilon, 1e-10f);
-    } else if (o->update == TIDE_UPDATE_ADAM) {
-        o->beta1 = or_default(o->beta1, 0.9f);
-        o->beta2 = or_default(o->beta2, 0.999f);
-        o->epsilon = or_default(o->epsilon, 1e-8f);
-        if (!(o->beta1 > 0 && o->beta1 < 1 && o->beta2 > 0 && o->beta2 < 1)) {
-            return bad_options(o, "adam's beta1 and beta2 lie between 0 and 1");
-        }
-    } else if (o->update == TIDE_UPDATE_MOMENTUM || o->update == TIDE_UPDATE_NESTEROV) {
-        o->beta1 = or_default(o->beta1, 0.9f);
-        if (!(o->beta1 > 0 && o->beta1 < 1)) {
-            return bad_options(o, "the momentum lies between 0 and 1");
-        }
-    }
-    code = tide__consistency_check(o);
+    code = tide__rule_check(o);
+    code = code ? code : tide__consistency_check(o);
     code = code ? code : check_forget(o);
     return code || (o->technique != TIDE_REPLICATE && o->technique != TIDE_INTENT) ? code : tide__hot_check(o);
 }
@@ -250,14 +253,26 @@ static void differs(char text[256], const char *name, const char *there, const c
     (void)snprintf(text + used, 256 - used, "%s %.40s is %.60s, not %.60s", used ? ";" : "", name, there, wanted);
 }
 
-static void print(const struct tide__option *option, const struct tide_table_options *o, char text[32]) {
-    if (option->words) {
-        (void)snprintf(text, 32, "%s", option->words[tide__option_get(option, o)]);
+static void print(const struct tide__option *option, const struct tide_table_options *o, char text[80]) {
+    if (option->text) {
+        const char *value = tide__option_text(option, o);
+        (void)snprintf(text, 80, "%s", *value ? value : "none");
+    } else if (option->words) {
+        (void)snprintf(text, 80, "%s", option->words[tide__option_get(option, o)]);
     } else if (option->real) {
-        (void)snprintf(text, 32, "%.9g", (double)tide__option_real(option, o));
+        (void)snprintf(text, 80, "%.9g", (double)tide__option_real(option, o));
     } else {
-        (void)snprintf(text, 32, "%" PRIu64, tide__option_get(option, o));
+        (void)snprintf(text, 80, "%" PRIu64, tide__option_get(option, o));
     }
+}
+
+/* What a difference is called: a number of a module's rule by its own name. */
+static const char *said_of(const struct tide__option *option, const struct tide_table_options *o) {
+    const struct tide_update_rule *rule = tide__rule_of(o);
+    const size_t numbers = offsetof(struct tide_table_options, numbers[1]);
+    const size_t i = option->offset >= numbers ? (option->offset - numbers) / sizeof o->numbers[0] : SIZE_MAX;
+    return o->update == TIDE_UPDATE_OWN && option->real && i < rule->number_count ? rule->numbers[i].name
+                                                                                  : option->said;
 }
 
 int tide__options_agree(const struct tide_table_options *there, const struct tide_table_options *wanted) {
@@ -265,11 +280,14 @@ int tide__options_agree(const struct tide_table_options *there, const struct tid
     for (const struct tide__option *option = tide__options; option->name; option++) {
         /* with another rule numbers mean other things */
         const bool matters = !option->of_run && (!option->real || there->update == wanted->update);
-        if (matters && memcmp(place(option, there), place(option, wanted), option->size) != 0) {
-            char x[32], y[32];
+        const bool equal = option->text
+                               ? strcmp(tide__option_text(option, there), tide__option_text(option, wanted)) == 0
+                               : memcmp(place(option, there), place(option, wanted), option->size) == 0;
+        if (matters && !equal) {
+            char x[80], y[80];
             print(option, there, x);
             print(option, wanted, y);
-            differs(text, option->said, x, y);
+            differs(text, said_of(option, there), x, y);
         }
     }
     if (there->seed != wanted->seed) {
@@ -284,10 +302,6 @@ int tide__options_agree(const struct tide_table_options *there, const struct tid
         tide_consistency_print(&wanted->consistency, b);
         differs(text, "consistency", a, b);
     }
-    if (strcmp(there->tier_disk, wanted->tier_disk) != 0) {
-        differs(text, "disk", there->tier_disk[0] ? there->tier_disk : "none",
-                wanted->tier_disk[0] ? wanted->tier_disk : "none");
-    }
     return *text ? tide_fail(TIDE_EMISMATCH, "table '%s' exists with other options:%s", there->name, text) : 0;
 }
 
@@ -295,21 +309,17 @@ int tide__options_agree(const struct tide_table_options *there, const struct tid
 
 static bool is_set(const struct tide__option *option, const struct tide_table_options *o) {
     static const uint64_t zero = 0;
-    return memcmp(place(option, o), &zero, option->size) != 0;
+    return memcmp(place(option, o), &zero, option->text ? 1 : option->size) != 0;
 }
 
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *o) {
-    size_t count = o->tier_disk[0] ? 4 : 3;
+    size_t count = 3;
     for (const struct tide__option *option = tide__options; option->name; option++) {
         count += is_set(option, o);
     }
     tide_write_map(w, count);
     tide_write_text(w, "name");
     tide_write_text(w, o->name);
-    if (o->tier_disk[0]) {
-        tide_write_text(w, "disk");
-        tide_write_text(w, o->tier_disk);
-    }
     tide_write_text(w, "seed");
     tide_write_uint(w, o->seed);
     tide_write_text(w, "consistency");
@@ -319,6 +329,8 @@ void tide__options_write(struct tide_writer *w, const struct tide_table_options 
             tide_write_text(w, option->name);
             if (option->real) {
                 tide_write_double(w, (double)tide__option_real(option, o));
+            } else if (option->text) {
+                tide_write_text(w, tide__option_text(option, o));
             } else {
                 tide_write_uint(w, tide__option_get(option, o));
             }
@@ -342,6 +354,10 @@ static int read_option(struct tide_reader *r, struct tide_table_options *o, cons
         tide__option_set_real(option, o, (float)tide_read_double(r));
         return 0;
     }
+    if (option->text) {
+        tide_read_text(r, tide__option_room(option, o), option->size);
+        return 0;
+    }
     const uint64_t value = tide_read_uint(r);
     r->error = value > option->most ? TIDE_EPROTO : r->error;
     tide__option_set(option, o, value);
@@ -363,8 +379,6 @@ static int read_by_name(struct tide_reader *r, struct tide_table_options *o, cha
         }
         if (is_name(key, size, "name")) {
             tide_read_text(r, name, 64);
-        } else if (is_name(key, size, "disk")) {
-            tide_read_text(r, o->tier_disk, sizeof o->tier_disk);
         } else if (is_name(key, size, "seed")) {
             o->seed = tide_read_uint(r);
         } else if (is_name(key, size, "consistency")) {

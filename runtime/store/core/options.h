@@ -8,17 +8,19 @@
 /* A row of option.def. */
 struct tide__option {
     const char *name, *said;
-    const char *const *words; /* NULL: a number */
+    const char *const *words; /* NULL: a number, or `text` */
     size_t offset, size;      /* in struct tide_table_options */
     uint64_t most;
-    bool real, first, of_run;
+    bool real, text, first, of_run;
 };
 extern const struct tide__option tide__options[]; /* a row without a name ends them */
+const char *tide__option_text(const struct tide__option *option, const struct tide_table_options *options);
 uint64_t tide__option_get(const struct tide__option *option, const struct tide_table_options *options);
 float tide__option_real(const struct tide__option *option, const struct tide_table_options *options);
 /* A value of at most option->most. */
 void tide__option_set(const struct tide__option *option, struct tide_table_options *options, uint64_t value);
 void tide__option_set_real(const struct tide__option *option, struct tide_table_options *options, float value);
+char *tide__option_room(const struct tide__option *option, struct tide_table_options *options); /* of a text: size */
 
 /* By name. The reader also takes the list that versions before wrote to their journals. */
 void tide__options_write(struct tide_writer *w, const struct tide_table_options *options);

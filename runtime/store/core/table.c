@@ -15,13 +15,18 @@
 
 int tide__table_make(struct tide_store *store, uint32_t id, const struct tide_table_options *options,
                      const uint16_t *homes, const uint64_t *chains, struct tide_table **out) {
+    struct tide_table_options resolved = *options;
+    int code = tide__rule_resolve(store->port, &resolved);
+    if (code) {
+        return code;
+    }
     struct tide_table *table = tide_alloc_aligned(_Alignof(struct tide_table), sizeof *table);
     if (!table) {
         return tide_fail(TIDE_ENOMEM, "no memory for table '%s'", options->name);
     }
     memset(table, 0, sizeof *table);
     table->store = store;
-    table->options = *options;
+    table->options = resolved;
     (void)snprintf(table->name, sizeof table->name, "%s", options->name);
     table->options.name = table->name;
     table->made = table->options;
@@ -29,9 +34,9 @@ int tide__table_make(struct tide_store *store, uint32_t id, const struct tide_ta
     (void)snprintf(table->why[1], sizeof table->why[1], "push %s", table->name);
     table->id = id;
     table->width = options->width;
-    table->row_floats = tide__row_floats(options);
+    table->row_floats = tide__row_floats(&resolved);
     table->places_max = (options->key_count + TIDE_SLOT_COUNT - 1) / TIDE_SLOT_COUNT;
-    int code = tide__run_take_table(store, table);
+    code = tide__run_take_table(store, table);
     if (code) {
         tide_free(table);
         return code;
@@ -195,7 +200,8 @@ int tide_tables_forget(struct tide_node *node) {
 
 int tide__table_create_in(struct tide_store *store, const struct tide_table_options *given, struct tide_table **out) {
     struct tide_table_options options = *given;
-    int code = tide__options_check(&options);
+    int code = tide__rule_resolve(store->port, &options);
+    code = code ? code : tide__options_check(&options);
     if (code) {
         return code;
     }

@@ -134,7 +134,7 @@ void tide__copy_record_push(const struct tide__copy_record_shape *shape, struct 
         break;
     default:
         add(acc, delta, shape->floats);
-        if (!tide__rule_is_serial(shape->options->update)) {
+        if (!tide__rule_is_serial(shape->options)) {
             tide__rule_apply(shape->options, value, delta);
         }
     }
@@ -218,7 +218,7 @@ void tide__copy_record_row(const struct tide__copy_record_shape *shape, struct t
     if (!TIDE_MUTANT(ring_entry_twice)) {
         tide__copy_record_confirm(r, number);
     }
-    const bool acts = !tide__rule_is_serial(shape->options->update);
+    const bool acts = !tide__rule_is_serial(shape->options);
     for (uint32_t i = 0; acts && i < r->sent_count; i++) {
         act_sent(shape, value, &r->sent[i]);
     }

@@ -28,6 +28,7 @@
 #endif
 
 enum { EIGHT = 8 };
+enum { BETA1, BETA2, EPSILON, SUM_INIT }; /* of a call's numbers */
 typedef float float8 __attribute__((vector_size(32), aligned(1), may_alias));
 typedef float float4 __attribute__((vector_size(16), aligned(1), may_alias));
 typedef uint32_t word4 __attribute__((vector_size(16), aligned(1), may_alias));
@@ -44,25 +45,17 @@ static inline float at(const char *delta, size_t i) {
     return value;
 }
 
-size_t tide__rule_state(uint8_t rule, size_t width) {
-    switch (rule) {
-    case TIDE_UPDATE_ADAGRAD:
-    case TIDE_UPDATE_MOMENTUM:
-    case TIDE_UPDATE_NESTEROV:
-        return width;
-    case TIDE_UPDATE_ADAM:
-        return 2 * width + 1;
-    default:
-        return 0;
+size_t tide__rule_state(const struct tide_table_options *o) {
+    const struct tide_update_rule *rule = tide__rule_of(o);
+    size_t floats = 0;
+    for (size_t i = 0; i < rule->state_count; i++) {
+        floats += rule->states[i].per_row ? 1 : o->width;
     }
+    return floats;
 }
 
 uint32_t tide__row_floats(const struct tide_table_options *o) {
-    return o->width + (uint32_t)tide__rule_state(o->update, o->width) + tide__options_forget(o);
-}
-
-bool tide__rule_has_rate(uint8_t rule) {
-    return rule != TIDE_UPDATE_ADD && rule != TIDE_UPDATE_ASSIGN;
+    return o->width + (uint32_t)tide__rule_state(o) + tide__options_forget(o);
 }
 
 static void add_scaled(float *row, const char *delta, size_t width, float scale) {
@@ -99,10 +92,11 @@ BODY void roots(float values[EIGHT]) {
 }
 
 /* `grown`, if not NULL: what the row grows by is added to it. */
-BODY void adagrad_body(const struct tide_table_options *o, float *row, const char *delta, float *grown) {
-    const float lr = tide__learning_rate(o), epsilon = o->epsilon;
-    const size_t width = o->width;
-    float *sum = row + width;
+BODY void adagrad_body(const struct tide_rule_call *call, float *grown) {
+    const float lr = call->rate, epsilon = call->numbers[EPSILON];
+    const size_t width = call->width;
+    const char *delta = call->delta;
+    float *row = call->row, *sum = call->state;
     size_t i = 0;
     for (; i + EIGHT <= width; i += EIGHT) {
         float8 d = LOAD8(delta + i * 4), square = d * d;
@@ -130,14 +124,15 @@ BODY void adagrad_body(const struct tide_table_options *o, float *row, const cha
     }
 }
 
-BODY void adam_body(const struct tide_table_options *o, float *row, const char *delta) {
-    const size_t width = o->width;
-    float *m = row + width, *v = m + width, *steps = v + width;
+BODY void adam_body(const struct tide_rule_call *call) {
+    const size_t width = call->width;
+    const char *delta = call->delta;
+    float *row = call->row, *m = call->state, *v = m + width, *steps = v + width;
     *steps += 1.0f;
-    const float first = (float)(1.0 / (1.0 - pow((double)o->beta1, (double)*steps)));
-    const float second = (float)(1.0 / (1.0 - pow((double)o->beta2, (double)*steps)));
-    const float keep1 = o->beta1, keep2 = o->beta2, new1 = 1.0f - keep1, new2 = 1.0f - keep2;
-    const float lr = tide__learning_rate(o), epsilon = o->epsilon;
+    const float keep1 = call->numbers[BETA1], keep2 = call->numbers[BETA2], new1 = 1.0f - keep1, new2 = 1.0f - keep2;
+    const float first = (float)(1.0 / (1.0 - pow((double)keep1, (double)*steps)));
+    const float second = (float)(1.0 / (1.0 - pow((double)keep2, (double)*steps)));
+    const float lr = call->rate, epsilon = call->numbers[EPSILON];
     size_t i = 0;
     for (; i + EIGHT <= width; i += EIGHT) {
         float8 d = LOAD8(delta + i * 4);
@@ -158,10 +153,11 @@ BODY void adam_body(const struct tide_table_options *o, float *row, const char *
     }
 }
 
-static void momentum(const struct tide_table_options *o, float *row, const char *delta, bool nesterov) {
-    const float lr = tide__learning_rate(o), keep = o->beta1;
-    const size_t width = o->width;
-    float *velocity = row + width;
+BODY void momentum_body(const struct tide_rule_call *call, bool nesterov) {
+    const float lr = call->rate, keep = call->numbers[BETA1];
+    const size_t width = call->width;
+    const char *delta = call->delta;
+    float *row = call->row, *velocity = call->state;
     size_t i = 0;
     for (; i + 4 <= width; i += 4) {
         float4 d = LOAD(delta + i * 4), v = keep * LOAD(velocity + i) + d;
@@ -178,29 +174,116 @@ static void momentum(const struct tide_table_options *o, float *row, const char 
     }
 }
 
-WIDE static void adagrad_wide(const struct tide_table_options *o, float *row, const char *delta, float *grown) {
-    adagrad_body(o, row, delta, grown);
+WIDE static void adagrad_wide(const struct tide_rule_call *call, float *grown) {
+    adagrad_body(call, grown);
 }
 
-void tide__adagrad_apply(const struct tide_table_options *o, float *row, const void *delta, float *grown) {
+static void adagrad(const struct tide_rule_call *call, float *grown) {
     if (IS_WIDE) {
-        adagrad_wide(o, row, delta, grown);
+        adagrad_wide(call, grown);
     } else {
-        adagrad_body(o, row, delta, grown);
+        adagrad_body(call, grown);
     }
 }
 
-WIDE static void adam_wide(const struct tide_table_options *o, float *row, const char *delta) {
-    adam_body(o, row, delta);
+WIDE static void adam_wide(const struct tide_rule_call *call) {
+    adam_body(call);
 }
 
-static void adam(const struct tide_table_options *o, float *row, const char *delta) {
+/* ---- by the contract of tide/rule.h ---- */
+
+static void apply_add(const struct tide_rule_call *call) {
+    add(call->row, call->delta, call->width);
+}
+
+static void apply_assign(const struct tide_rule_call *call) {
+    memcpy(call->row, call->delta, call->width * sizeof *call->row);
+}
+
+static void apply_sgd(const struct tide_rule_call *call) {
+    add_scaled(call->row, call->delta, call->width, -call->rate);
+}
+
+static void apply_adagrad(const struct tide_rule_call *call) {
+    adagrad(call, NULL);
+}
+
+static void apply_adam(const struct tide_rule_call *call) {
     if (IS_WIDE) {
-        adam_wide(o, row, delta);
+        adam_wide(call);
     } else {
-        adam_body(o, row, delta);
+        adam_body(call);
     }
 }
+
+static void apply_momentum(const struct tide_rule_call *call) {
+    momentum_body(call, false);
+}
+
+static void apply_nesterov(const struct tide_rule_call *call) {
+    momentum_body(call, true);
+}
+
+static void init_adagrad(const float *numbers, uint64_t key, size_t width, float *state) {
+    (void)key;
+    for (size_t i = 0; i < width; i++) {
+        state[i] = numbers[SUM_INIT];
+    }
+}
+
+static int check_betas(const float *numbers, char *error) {
+    const bool good = numbers[BETA1] > 0 && numbers[BETA1] < 1 && numbers[BETA2] > 0 && numbers[BETA2] < 1;
+    (void)snprintf(error, TIDE_KERNEL_ERROR_BYTES, "beta1 and beta2 lie between 0 and 1");
+    return good ? 0 : TIDE_EINVAL;
+}
+
+static int check_momentum(const float *numbers, char *error) {
+    (void)snprintf(error, TIDE_KERNEL_ERROR_BYTES, "the momentum lies between 0 and 1");
+    return numbers[BETA1] > 0 && numbers[BETA1] < 1 ? 0 : TIDE_EINVAL;
+}
+
+/* At the places of struct tide_table_options: a rule does without some of them. */
+#define NUMBER(title, value)                                                                                           \
+    { .name = (title), .type = TIDE_NUMBER, .number = (value) }
+static const struct tide_parameter of_adagrad[] = {
+    [EPSILON] = NUMBER("eps", 1e-10), [SUM_INIT] = NUMBER("sum_init", 0)};
+static const struct tide_parameter of_adam[] = {
+    [BETA1] = NUMBER("beta1", 0.9), [BETA2] = NUMBER("beta2", 0.999), [EPSILON] = NUMBER("eps", 1e-8)};
+static const struct tide_parameter of_momentum[] = {[BETA1] = NUMBER("momentum", 0.9)};
+static const struct tide_rule_state of_sum = {"sum", false}, of_velocity = {"velocity", false};
+static const struct tide_rule_state moments[] = {{"m", false}, {"v", false}, {"step", true}};
+#define NUMBERS(list) .numbers = (list), .number_count = TIDE_COUNT(list)
+
+const struct tide_update_rule tide__rules[] = {
+    [TIDE_UPDATE_ADD] = {.name = "add", .flags = TIDE_RULE_ADDS | TIDE__RULE_NO_RATE, .apply = apply_add},
+    [TIDE_UPDATE_ASSIGN] = {.name = "assign", .flags = TIDE__RULE_ASSIGNS | TIDE__RULE_NO_RATE, .apply = apply_assign},
+    [TIDE_UPDATE_SGD] = {.name = "sgd", .flags = TIDE_RULE_ADDS, .apply = apply_sgd},
+    [TIDE_UPDATE_ADAGRAD] = {.name = "adagrad",
+                             .flags = TIDE__RULE_MERGES,
+                             NUMBERS(of_adagrad),
+                             .states = &of_sum,
+                             .state_count = 1,
+                             .init = init_adagrad,
+                             .apply = apply_adagrad},
+    [TIDE_UPDATE_ADAM] = {.name = "adam",
+                          NUMBERS(of_adam),
+                          .states = moments,
+                          .state_count = TIDE_COUNT(moments),
+                          .check = check_betas,
+                          .apply = apply_adam},
+    [TIDE_UPDATE_MOMENTUM] = {.name = "momentum",
+                              NUMBERS(of_momentum),
+                              .states = &of_velocity,
+                              .state_count = 1,
+                              .check = check_momentum,
+                              .apply = apply_momentum},
+    [TIDE_UPDATE_NESTEROV] = {.name = "nesterov",
+                              NUMBERS(of_momentum),
+                              .states = &of_velocity,
+                              .state_count = 1,
+                              .check = check_momentum,
+                              .apply = apply_nesterov},
+    {.name = NULL}};
 
 void tide__row_add(float *row, const void *delta, size_t count) {
     add(row, delta, count);
@@ -214,30 +297,27 @@ void tide__row_put(const struct tide_table *table, float *row, const void *from,
     }
 }
 
+static struct tide_rule_call call_of(const struct tide_table_options *o, float *row, const void *delta) {
+    return (struct tide_rule_call){.width = o->width,
+                                   .rate = tide__learning_rate(o),
+                                   .numbers = o->numbers + 1,
+                                   .row = row,
+                                   .state = row + o->width,
+                                   .delta = delta};
+}
+
 void tide__rule_apply(const struct tide_table_options *o, float *row, const void *delta) {
-    switch (o->update) {
-    case TIDE_UPDATE_ADD:
+    if (o->update == TIDE_UPDATE_ADD) {
         add(row, delta, o->width);
-        break;
-    case TIDE_UPDATE_ASSIGN:
-        memcpy(row, delta, o->width * sizeof *row);
-        break;
-    case TIDE_UPDATE_SGD:
-        add_scaled(row, delta, o->width, -tide__learning_rate(o));
-        break;
-    case TIDE_UPDATE_ADAGRAD:
-        tide__adagrad_apply(o, row, delta, NULL);
-        break;
-    case TIDE_UPDATE_ADAM:
-        adam(o, row, delta);
-        break;
-    case TIDE_UPDATE_MOMENTUM:
-    case TIDE_UPDATE_NESTEROV:
-        momentum(o, row, delta, o->update == TIDE_UPDATE_NESTEROV);
-        break;
-    default:
-        TIDE_ASSERT(o->update <= TIDE_UPDATE_NESTEROV); /* was checked at creation */
+    } else {
+        const struct tide_rule_call call = call_of(o, row, delta);
+        tide__rule_of(o)->apply(&call);
     }
+}
+
+void tide__adagrad_apply(const struct tide_table_options *o, float *row, const void *delta, float *grown) {
+    const struct tide_rule_call call = call_of(o, row, delta);
+    adagrad(&call, grown);
 }
 
 /* A float is not finite if all bits of its exponent are set; adding one unit there carries into the

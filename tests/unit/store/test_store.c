@@ -115,6 +115,175 @@ static void rules_agree_with_their_formulas_at_every_width(void **state) {
     }
 }
 
+/* ---- rules of modules ---- */
+
+enum { TWIN_STATES = 3 };
+
+/* Adam again, from outside: the numbers of the contract, states by name, the rate in force. */
+static void twin_apply(const struct tide_rule_call *call) {
+    float *m = call->state, *v = m + call->width, *steps = v + call->width;
+    *steps += 1;
+    for (size_t i = 0; i < call->width; i++) {
+        const float d = tide_rule_delta(call, i);
+        m[i] = call->numbers[0] * m[i] + (1 - call->numbers[0]) * d;
+        v[i] = call->numbers[1] * v[i] + (1 - call->numbers[1]) * d * d;
+        const double first = 1 - pow((double)call->numbers[0], (double)*steps);
+        const double second = 1 - pow((double)call->numbers[1], (double)*steps);
+        call->row[i] -= call->rate * (m[i] / (float)first) / (sqrtf(v[i] / (float)second) + call->numbers[2]);
+    }
+}
+
+static int twin_check(const float *numbers, char *error) {
+    strcpy(error, "beta1 is below 1");
+    return numbers[0] < 1 ? 0 : TIDE_EINVAL;
+}
+
+static const struct tide_parameter twin_numbers[] = {{"beta1", TIDE_NUMBER, 0, true, 0, "first"},
+                                                     {"beta2", TIDE_NUMBER, 0, false, 0.999, "second"},
+                                                     {"floor", TIDE_NUMBER, 0, false, 1e-8, "third"}};
+static const struct tide_rule_state twin_states[] = {{"m", false}, {"v", false}, {"steps", true}};
+static const struct tide_update_rule twin = {.name = "twin",
+                                             .doc = "Adam again.",
+                                             .numbers = twin_numbers,
+                                             .number_count = TIDE_COUNT(twin_numbers),
+                                             .states = twin_states,
+                                             .state_count = TWIN_STATES,
+                                             .check = twin_check,
+                                             .apply = twin_apply};
+
+static struct tide_table_options with_twin(const char *name) {
+    return (struct tide_table_options){.name = name,
+                                       .key_count = 3,
+                                       .width = 5,
+                                       .update = TIDE_UPDATE_OWN,
+                                       .rule = "twin",
+                                       .numbers = {0.1f, 0.9f, 0.999f, 1e-8f}};
+}
+
+static void a_rule_of_a_module_steps_as_the_same_one_of_tides_own(void **state) {
+    (void)state;
+    assert_int_equal(tide_rule_register(&twin, "1", NULL), 0);
+    struct tide_store *store = open_store();
+    struct tide_table *own = make(store, (struct tide_table_options){
+                                             .name = "own", .key_count = 3, .width = 5, .update = TIDE_UPDATE_ADAM, .lr = 0.1f});
+    struct tide_table *module = make(store, with_twin("module"));
+    assert_int_equal(module->row_floats, own->row_floats);
+    for (int step = 0; step < STEPS; step++) {
+        float rows[2][5], d[6];
+        for (int i = 0; i < 6; i++) {
+            d[i] = (float)((step * 7 + i * 3) % 11) - 4.7f;
+        }
+        if (step == STEPS / 2) {
+            module->options.lr = own->options.lr = 0.01f; /* as tide_table_set_rate does */
+        }
+        push(own, (uint64_t[]){1}, 1, d);
+        push(module, (uint64_t[]){1}, 1, d);
+        pull(own, (uint64_t[]){1}, 1, rows[0]);
+        pull(module, (uint64_t[]){1}, 1, rows[1]);
+        for (int i = 0; i < 5; i++) {
+            assert_true(fabsf(rows[0][i] - rows[1][i]) < 1e-5f);
+        }
+    }
+    tide_store_destroy(store);
+}
+
+static void refuse_rule(struct tide_update_rule rule, const char *why) {
+    assert_int_equal(tide_rule_register(&rule, "1", NULL), TIDE_EINVAL);
+    assert_non_null(strstr(tide_error_message(), why));
+}
+
+static void refuse_table(struct tide_store *store, struct tide_table_options options, int code, const char *why) {
+    struct tide_table *table;
+    assert_int_equal(tide__table_create_in(store, &options, &table), code);
+    assert_non_null(strstr(tide_error_message(), why));
+}
+
+static void rules_that_break_the_contract_and_tables_without_their_rule_are_refused(void **state) {
+    (void)state;
+    struct tide_update_rule bad = twin;
+    bad.name = "adam";
+    refuse_rule(bad, "has the name of one of Tide's own");
+    bad.name = "No name";
+    refuse_rule(bad, "has a name of at most 47");
+    bad = twin;
+    bad.flags = TIDE_RULE_ADDS;
+    refuse_rule(bad, "has a state");
+    bad.flags = 1 << 9;
+    refuse_rule(bad, "has flags that this version does not know");
+    bad = twin;
+    bad.apply = NULL;
+    refuse_rule(bad, "needs `apply`");
+    const struct tide_parameter rate = {"lr", TIDE_NUMBER, 0, false, 0, "the rate"};
+    bad = twin;
+    bad.numbers = &rate;
+    bad.number_count = 1;
+    refuse_rule(bad, "a name other than lr");
+    const struct tide_rule_state use = {"use", true};
+    bad = twin;
+    bad.states = &use;
+    bad.state_count = 1;
+    refuse_rule(bad, "other than use");
+
+    assert_int_equal(tide_rule_register(&twin, "1", NULL), 0);
+    struct tide_store *store = open_store();
+    struct tide_table_options options = with_twin("w");
+    options.numbers[1] = 1;
+    refuse_table(store, options, TIDE_EINVAL, "update rule twin: beta1 is below 1");
+    options = with_twin("w");
+    options.numbers[3] = INFINITY;
+    refuse_table(store, options, TIDE_EINVAL, "is not finite");
+    options = with_twin("w");
+    strcpy(options.rule, "none");
+    refuse_table(store, options, TIDE_EUNSUPPORTED, "has no update rule 'none'");
+    options = with_twin("w");
+    strcpy(options.rule_version, "2");
+    refuse_table(store, options, TIDE_EVERSION, "has version 2 of update rule 'twin', this process has 1");
+    options = with_twin("w");
+    options.technique = TIDE_REPLICATE;
+    refuse_table(store, options, TIDE_EUNSUPPORTED, "updates by twin do not add up");
+    options = with_twin("w");
+    options.update = TIDE_UPDATE_ADD;
+    refuse_table(store, options, TIDE_EINVAL, "goes with update TIDE_UPDATE_OWN");
+    (void)make(store, with_twin("w"));
+    options = with_twin("w");
+    options.numbers[3] = 0.5f;
+    refuse_table(store, options, TIDE_EMISMATCH, "floor is 9.99999994e-09, not 0.5");
+    tide_store_destroy(store);
+}
+
+static void plus_apply(const struct tide_rule_call *call) {
+    for (size_t i = 0; i < call->width; i++) {
+        call->row[i] += call->rate * tide_rule_delta(call, i);
+    }
+}
+
+static void a_rule_whose_pushes_add_up_may_have_copies(void **state) {
+    (void)state;
+    static const struct tide_update_rule plus = {
+        .name = "plus", .doc = "w += lr d.", .flags = TIDE_RULE_ADDS, .apply = plus_apply};
+    assert_int_equal(tide_rule_register(&plus, "1", NULL), 0);
+    struct tide_store *store = open_store();
+    struct tide_table *table = make(store, (struct tide_table_options){.key_count = 3,
+                                                                       .width = 1,
+                                                                       .update = TIDE_UPDATE_OWN,
+                                                                       .rule = "plus",
+                                                                       .lr = 2,
+                                                                       .technique = TIDE_REPLICATE});
+    float row = 3;
+    push(table, (uint64_t[]){1}, 1, &row);
+    pull(table, (uint64_t[]){1}, 1, &row);
+    assert_true(row == 6.0f);
+    refuse_table(store,
+                 (struct tide_table_options){.name = "v",
+                                             .key_count = 3,
+                                             .width = 1,
+                                             .update = TIDE_UPDATE_OWN,
+                                             .rule = "plus",
+                                             .consistency = {.model = TIDE_VAP, .bound = 1}},
+                 TIDE_EINVAL, "vap bounds sums of updates");
+    tide_store_destroy(store);
+}
+
 /* One value, with the operations that a processor without vectors has; this file is compiled for one. */
 static void step_alone(const struct tide_table_options *o, float *w, float *m, float *s, float d,
                        int step) {
@@ -555,6 +724,8 @@ static void every_option_is_written_and_read_by_its_name(void **state) {
         char name[64];
         if (option->real) {
             tide__option_set_real(option, &o, 0.25f);
+        } else if (option->text) {
+            strcpy(tide__option_room(option, &o), "x");
         } else {
             tide__option_set(option, &o, 1);
         }
@@ -565,7 +736,9 @@ static void every_option_is_written_and_read_by_its_name(void **state) {
         assert_true(tide_read_field(&r, option->name, &value));
         const int code = tide__options_read(&r, &back, name); /* without a width: EINVAL, and nothing is mended */
         assert_int_not_equal(code, TIDE_EPROTO);
-        if (option->real ? tide__option_real(option, &back) != 0.25f : tide__option_get(option, &back) != 1) {
+        if (option->real   ? tide__option_real(option, &back) != 0.25f
+            : option->text ? strcmp(tide__option_text(option, &back), "x") != 0
+                           : tide__option_get(option, &back) != 1) {
             fail_msg("%s is lost", option->name);
         }
         tide_writer_release(&w);
@@ -787,6 +960,9 @@ int main(void) {
         cmocka_unit_test(a_row_of_about_a_page_lies_in_one),
         cmocka_unit_test(lent_rows_are_nobodys_until_the_loan_ends),
         cmocka_unit_test(rules_agree_with_their_formulas_at_every_width),
+        cmocka_unit_test(a_rule_of_a_module_steps_as_the_same_one_of_tides_own),
+        cmocka_unit_test(rules_that_break_the_contract_and_tables_without_their_rule_are_refused),
+        cmocka_unit_test(a_rule_whose_pushes_add_up_may_have_copies),
         cmocka_unit_test(rules_come_to_the_same_bits_on_all_processors),
         cmocka_unit_test(initial_values_are_a_function_of_seed_and_key_alone),
         cmocka_unit_test(initial_values_follow_their_distribution),
