@@ -70,6 +70,8 @@ gone_untold                   test_evict keys_that_went_are_named_once
 victim_never_worn             test_evict what_was_popular_once_makes_room
 rows_push_twice               test_rows a_push_that_is_sent_again_is_applied_once
 rows_homes_first              test_rows a_push_is_answered_by_the_former_home_that_applied_it
+client_sequence_anew          clients  exactly_once
+client_push_elsewhere         clients  exactly_once
 client_map_kept               test_rows slots_that_move_are_found
 rows_read_pushes              test_rows rights_are_checked_at_the_node
 late_refusal_taken            test_budget a_push_that_went_to_the_next_home_is_not_refused_by_the_last

@@ -24,11 +24,13 @@ static int await(struct connection *k, short events, uint64_t deadline) {
     struct tide_client *c = k->client;
     for (;;) {
         struct pollfd p = {.fd = k->fd, .events = events};
-        const int n = poll(&p, 1, SLICE_MS);
+        uint64_t now = client_now(c);
+        const uint64_t left_ms = now < deadline ? (deadline - now) / MS + 1 : 0;
+        const int n = poll(&p, 1, left_ms < SLICE_MS ? (int)left_ms : SLICE_MS);
         if (n > 0) {
             return 0;
         }
-        const uint64_t now = client_now(c);
+        now = client_now(c);
         if (now >= deadline) {
             return tide_fail(TIDE_ETIMEDOUT, "no answer from %s", k->endpoint);
         }

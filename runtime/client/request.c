@@ -151,6 +151,7 @@ static void part_failed(struct tide_client *c, struct part *p, int code, const c
         return;
     }
     if (code == TIDE_EVERSION && p->direct) { /* redirected: its slots have moved, and nothing of it was done */
+        TIDE_SOMETIMES(client_redirected);
         c->redirected++;
         client_map_want(op->table);
         p->home = 0;
@@ -253,7 +254,7 @@ static void store64(uint8_t *at, uint64_t value) {
 
 /* A push gets its sequence when it first leaves. False: too many are unanswered. */
 static bool number_push(struct tide_client *c, struct part *p) {
-    if (p->sequence == 0) {
+    if (p->sequence == 0 || TIDE_MUTANT(client_sequence_anew)) {
         if (c->next_sequence - c->low >= TIDE__ROWS_WINDOW) {
             return false;
         }
@@ -271,7 +272,7 @@ static struct connection *connection_of(struct tide_client *c, struct part *p) {
     if (op->to != 0) {
         return client_connection_to(c, tide_address_node(op->to), true);
     }
-    if (op->kind == OP_PUSH && p->tried) {
+    if (op->kind == OP_PUSH && p->tried && !TIDE_MUTANT(client_push_elsewhere)) {
         return client_home(c, p->node);
     }
     struct connection *k = p->home ? client_home(c, p->home) : NULL;
@@ -292,6 +293,9 @@ static void leave(struct tide_client *c, struct part *p, struct connection *k) {
     if (p->op->kind == OP_PULL || p->op->kind == OP_PUSH) {
         p->frame[p->size - DIRECT_TAIL] = p->direct ? 0xc3 : 0xc2;
     }
+    if (p->tried && p->op->kind == OP_PUSH) {
+        TIDE_SOMETIMES(client_push_sent_again);
+    }
     c->direct += p->direct;
     c->resent += p->tried;
     p->written = 0;
@@ -308,6 +312,7 @@ static bool is_orphan(struct tide_client *c, const struct part *p) {
     if (p->op->kind != OP_PUSH || !p->tried || client_has_member(c, p->node, p->incarnation)) {
         return false; /* a call that has left never waits again */
     }
+    TIDE_SOMETIMES(client_push_orphaned);
     op_end(p->op, TIDE_EDIED, "the node that had the push is gone: it was applied once or not at all", 0);
     return true;
 }
@@ -463,6 +468,7 @@ struct tide_client_op *client_op_create(struct tide_client *c, enum op_kind kind
 
 static void op_time_out(struct tide_client_op *op) {
     char text[TEXT_BYTES];
+    TIDE_SOMETIMES(client_deadline_passed);
     snprintf(text, sizeof text, "no answer before the deadline%s%s", op->refusal ? "; the node refused: " : "",
              op->refusal ? op->refusal : "");
     op_end(op, TIDE_ETIMEDOUT, text, 0);

@@ -1,8 +1,8 @@
 #!/bin/bash
-# swarm.sh SWARM ELASTIC COPIES SHARED DISK WINDOW JOURNAL TIER: so many seeds of the profiles pass; a sample does the same
+# swarm.sh SWARM ELASTIC COPIES SHARED DISK WINDOW JOURNAL TIER CLIENTS: so many seeds of the profiles pass; a sample does the same
 # again, also from elsewhere and with another stack limit; wrong uses are refused.
 . "$(dirname "$0")/harness.sh"
-swarm=${1:-40} elastic=${2:-20} copies=${3:-20} shared=${4:-20} disk=${5:-8} window=${6:-20} journal=${7:-4} tier=${8:-10}
+swarm=${1:-40} elastic=${2:-20} copies=${3:-20} shared=${4:-20} disk=${5:-8} window=${6:-20} journal=${7:-4} tier=${8:-10} clients=${9:-4}
 
 # Three of four seeds are the same ones each time, the fourth is of the day.
 today=$(($(date +%s) / 86400 * 10000))
@@ -22,6 +22,7 @@ seeds disk "$disk"
 seeds window "$window"
 seeds journal "$journal"
 seeds tier "$tier"
+seeds clients "$clients"
 
 for seed in 3 11; do
     run 0 sim --profile swarm --seed $seed --set chaos_s=10 --check-determinism

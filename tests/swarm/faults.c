@@ -28,6 +28,7 @@ struct undo {
     uint64_t at; /* 0: empty */
     uint8_t option;
     unsigned a, b; /* nodes */
+    unsigned client;
     bool dies;     /* memory: it may have ended */
 };
 
@@ -46,7 +47,7 @@ struct faults {
     char target[200]; /* endpoint the stranger is to dial */
     bool reckless;    /* crashes ask nobody */
     unsigned losses;  /* since all rows had their copies */
-    struct tide_random random, shortages, ballasts, successions;
+    struct tide_random random, shortages, ballasts, successions, visits;
 };
 
 void fault_note(struct world *w, const char *format, ...) {
@@ -93,6 +94,7 @@ void faults_plan(struct world *w) {
     f->reckless = chance(&f->random, reckless_share) && !keeps_all(w);
     tide_random_seed(&f->shortages, tide_mix64(w->options.seed ^ 0x5407));
     tide_random_seed(&f->ballasts, tide_mix64(w->options.seed ^ 0xba11a57));
+    tide_random_seed(&f->visits, tide_mix64(w->options.seed ^ 0x715175));
     tide_random_seed(&f->successions, tide_mix64(w->options.seed ^ 0x5cce));
     uint64_t start = tide_sim_now(w->sim);
     for (unsigned o = 0; o < SWARM_OPTIONS; o++) {
@@ -506,6 +508,11 @@ static void happen(struct world *w, enum swarm_option kind) {
     case SWARM_GARBAGE_S:
         garbage(w);
         break;
+    case SWARM_CLIENT_S:
+        if (undo_room(w) && clients_fault(w, &f->visits, &a, &lasts)) {
+            undo_later(w, (struct undo){.option = SWARM_CLIENT_S, .client = a}, lasts);
+        }
+        break;
     case SWARM_LEAVE_S:
         a = pick(w, true, false, UINT_MAX);
         if (a != UINT_MAX && nodes_in(w, NODE_UP) > 3 && nodes_in(w, NODE_LEAVING) < 2) {
@@ -553,6 +560,8 @@ static void undo(struct world *w, const struct undo *u) {
         enough(w, w->nodes[u->a], u->dies);
     } else if (u->option == SWARM_BALLAST_S) {
         less(w->nodes[u->a]);
+    } else if (u->option == SWARM_CLIENT_S) {
+        clients_heal(w, u->client);
     } else if (u->option == SWARM_CONTROLLER_S) {
         journal_works(w, w->nodes[u->a]);
     } else {

@@ -76,6 +76,8 @@ static const struct option {
     [SWARM_MAILBOX_KIB] = {"mailbox_kib", LIMITED, 1, 4096}, /* of echo actors; 0: as usual */
     [SWARM_TIER] = {"tier", SHARE, 0, 0}, /* share of tables without copies whose rows freeze */
     [SWARM_DROP_S] = {"drop_s", SHARE, 0.5, 6}, /* mean rest between two tables that come and go */
+    [SWARM_CLIENTS] = {"clients", SHARE, 0, 0},
+    [SWARM_CLIENT_S] = {"client_s", FAULT, 0, 0}, /* one is cut off, reset or paused */
     [SWARM_RECEIVERS] = {"receivers", SHARE, 0, 3}, /* their fibers, rounded down; 0: a handler */
     [SWARM_LIMITS] = {"limits", RARE, 0.02, 0.5}, /* share of the limits that are drawn */
 };
@@ -106,6 +108,8 @@ static const struct setting {
     {"clocks", "replicas", 0.8},   {"clocks", "crash_s", 20},
     {"tier", "tier", 1},           {"tier", "replicas", 0},       {"tier", "leave_s", 8},
     {"tier", "join_s", 6},         {"tier", "memory_s", 0},
+    {"clients", "clients", 3},     {"clients", "client_s", 1.5},  {"clients", "join_s", 8},
+    {"clients", "leave_s", 10},    {"clients", "memory_s", 0},    {"clients", "messages", 0.1},
 };
 /* Rare branches that each profile reaches within some hundred seeds: one that it does not reach any
  * more is a part of the product that it does not test any more. */
@@ -115,9 +119,10 @@ static const struct {
     {"swarm", "copy_made_again fence_set frames_written_again job_stalled message_cut operation_waits_in_line "
               "owner_hands_a_row_over peer_asked_to_dial redialled_later ring_full row_given_up sender_waits_for_room "
               "session_ended session_resumed slot_departs slot_has_a_new_home waiters_of_a_lost_row"},
+    {"clients", "client_deadline_passed client_push_orphaned client_push_sent_again client_redirected"},
 };
 static const char profile_names[] =
-    "swarm calm overload elastic copies shared window clocks disk journal tier";
+    "swarm calm overload elastic copies shared window clocks disk journal tier clients";
 
 /* Crashes lose rows of tables without copies, and most checks of these then say less: seldom. So
  * do nodes that are short of memory. */

@@ -3,6 +3,7 @@
  * do with tables and actors, and which faults happen; checkers watch, and the same seed does the
  * same again.
  *
+ *   clients.c   programs that use the client library, on machines of their own (posix.c)
  *   dropper.c   tables that come and go
  *   options.c   what is drawn, in which ranges, by profile; what is pinned
  *   world.c     nodes, the two phases (chaos, then heal), the verdict
@@ -79,7 +80,9 @@ enum swarm_option {
     SWARM_RECEIVERS,
     SWARM_LIMITS,
     SWARM_TIER,
-    SWARM_DROP_S, /* new ones go to the end: faults are drawn by their place */
+    SWARM_DROP_S,
+    SWARM_CLIENTS,
+    SWARM_CLIENT_S, /* new ones go to the end: faults are drawn by their place */
     SWARM_OPTIONS
 };
 

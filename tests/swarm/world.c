@@ -347,6 +347,9 @@ static int create_tables(void *state) {
             swarm_fail(w, "world", "table %s: %s", w->tables[t].name, tide_error_message());
         }
     }
+    if (clients_create_tables(w) != 0) {
+        swarm_fail(w, "world", "the clients' tables: %s", tide_error_message());
+    }
     c->done = true;
     return 0;
 }
@@ -421,6 +424,9 @@ static bool is_settled(const struct world *w, char *why, size_t size) {
                      : n->state == NODE_CRASHED ? "has not restarted" : "has not joined");
             return false;
         }
+    }
+    if (!clients_ended(why, size)) {
+        return false;
     }
     for (unsigned i = 0; i < w->worker_count; i++) {
         const struct worker *worker = w->workers[i];
@@ -690,6 +696,7 @@ static void release(struct world *w) {
         }
     }
     looks_release(w);
+    clients_release(w);
     faults_release(w);
     tide_sim_destroy(w->sim);
     workload_deinit(w);
@@ -711,6 +718,7 @@ static void run(struct world *w) {
     faults_plan(w);
     saver_start(w);
     dropper_start(w);
+    clients_start(w);
     chaos(w);
     if (!w->report->failed) {
         heal(w);
@@ -723,6 +731,10 @@ static void run(struct world *w) {
     }
     if (!w->report->failed) {
         look_at_all(w);
+    }
+    if (!w->report->failed && clients_look(w) &&
+        !pass_until(w, tide_sim_now(w->sim) + patience(w, 600 * TIDE_SECOND), clients_looked)) {
+        too_late(w, "looking at what clients pushed", "it does not end");
     }
     if (!w->report->failed && any_shared(w)) { /* looks made copies */
         if (!pass_until(w, tide_sim_now(w->sim) + patience(w, setup_max), is_over)) {

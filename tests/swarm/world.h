@@ -264,6 +264,17 @@ bool drops(const struct world *w);
 void dropper_start(struct world *w);
 bool dropper_ended(const struct world *w);
 
+/* ---- clients.c ---- */
+int clients_create_tables(struct world *w); /* fiber of the first node */
+void clients_start(struct world *w);
+bool clients_ended(char *why, size_t size);
+/* A fault of one of them. True: it is to be healed after `lasts`. */
+bool clients_fault(struct world *w, struct tide_random *random, unsigned *client, uint64_t *lasts);
+void clients_heal(struct world *w, unsigned client);
+bool clients_look(struct world *w); /* at rest; false: there are none */
+bool clients_looked(struct world *w);
+void clients_release(struct world *w);
+
 /* ---- restorer.c ---- */
 void restorer_look(struct world *w);
 bool restorer_start(struct world *w); /* false: there is nothing to bring back */
