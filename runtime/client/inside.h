@@ -13,6 +13,7 @@
  *   frames.c    bytes in and out of a connection
  *   request.c   operations and their parts
  *   map.c       slot maps: which node a part goes to
+ *   runs.c      runs of the cluster
  *   calls.c     tables, rows and actors: what callers ask for
  *   client.c    life, the library's thread, waiting
  */

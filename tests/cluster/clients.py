@@ -1,5 +1,6 @@
 """The Python client against a cluster: clients.py CLUSTER. Prints what failed, and ends with 1 then."""
 import asyncio
+import ctypes
 import multiprocessing
 import os
 import pickle
@@ -272,6 +273,33 @@ def runs_are_submitted_and_listed(c):
     reports = list(run)
     assert reports and reports[-1].loss > 0, reports
     assert run.history()["loss"] == [r.loss for r in reports]
+
+
+@test
+def runs_are_steered_in_c(c):
+    from tide import _library as lib
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "clients.lua").encode()
+    row, rows, count = lib.Run(size=ctypes.sizeof(lib.Run)), (lib.Run * 2)(), ctypes.c_size_t()
+    words = (ctypes.c_char_p * 2)(b"--keep", script)
+    assert lib.submit(c._handle, words, 2, 0, ctypes.byref(row)) == 0, lib.error()
+    name = row.name
+    assert name.startswith(b"fill-") and row.job == b"fill" and row.user and row.submitted_at > 1e9
+    assert lib.run_wait(c._handle, name, 0, ctypes.byref(row)) == 0, lib.error()
+    assert row.state == b"done" and row.ended and row.closed and row.exit == 0 and row.ended_at >= row.started_at
+    assert row.reports == 1 and row.loss == 0.5 and row.examples > 0
+    rows[0].size = ctypes.sizeof(lib.Run)
+    assert lib.runs(c._handle, True, 0, rows, 2, ctypes.byref(count)) == 0, lib.error()
+    assert count.value >= 3 and rows[0].name == b"fill-1" and rows[1].name == b"fill-2", [r.name for r in rows]
+    assert lib.run_do(c._handle, name, b"set", (ctypes.c_char_p * 1)(b"lr=0.5"), 1, 0) < 0
+    assert b"has ended" in lib.error(), lib.error()
+    assert lib.run_do(c._handle, name, b"set", (ctypes.c_char_p * 1)(b"lr"), 1, 0) < 0
+    assert lib.error() == b"'lr' is no NAME=VALUE"
+    assert lib.run_do(c._handle, name, b"dance", None, 0, 0) < 0 and b"no verb" in lib.error(), lib.error()
+    assert lib.run(c._handle, b"absent-1", 0, ctypes.byref(row)) < 0 and b"no run" in lib.error(), lib.error()
+    words[1] = b"absent.lua"
+    assert lib.submit(c._handle, words, 2, 0, ctypes.byref(row)) < 0 and b"cannot read" in lib.error(), lib.error()
+    row.size = 8
+    assert lib.run(c._handle, name, 0, ctypes.byref(row)) < 0 and b"size" in lib.error(), lib.error()
 
 
 @test

@@ -116,6 +116,13 @@ cat >steer.py <<'PY'
 import tide
 with tide.connect("lab") as c:
     run = c.runs.get(next(r.name for r in c.runs.list() if r.job == "serve"))
+    try:
+        run.pause()
+        raise SystemExit("a client with the right read paused a run")
+    except tide.PermissionError as error:
+        assert error.code == "T0801", vars(error)
+with tide.connect("lab", right="operate") as c:
+    run = c.runs.get(next(r.name for r in c.runs.list() if r.job == "serve"))
     run.pause()
     assert run.show()["state"] == "paused", run.show()
     run.resume()

@@ -124,6 +124,39 @@ int tide_client_stream_next(struct tide_client_stream *stream, struct tide_clien
                             uint64_t timeout, size_t *count);
 void tide_client_stream_close(struct tide_client_stream *stream); /* NULL is fine */
 
+/* ---- runs ---- */
+struct tide_client_run {
+    size_t size; /* of this struct, set by the caller */
+    char name[64], job[64], user[64];
+    char state[16]; /* queued, starting, running, paused, suspended, stopping, done, stopped, failed, lost */
+    char why[200];  /* it waits, or has ended; "": nothing to say */
+    bool ended;     /* done, stopped, failed or lost */
+    bool closed;    /* and its script, which may write results then, has done with it, or 10 s have passed */
+    int exit;       /* of a run that has ended; 0: well */
+    unsigned slots; /* that it has */
+    uint64_t reports;
+    double examples, loss;                     /* of the newest report; loss NAN: none */
+    double submitted_at, started_at, ended_at; /* seconds since 1970; 0: not yet */
+};
+/* One run: by its name ("mf-1"), its number, or its job where one run of that is active. EREFUSED: there is none. */
+int tide_client_run(struct tide_client *client, const char *name, uint64_t timeout, struct tide_client_run *out);
+/* Runs of the cluster, oldest first, with `ended` also those that have ended; *count of them, of which out has `most`.
+ * The first of `out` has its size set. */
+int tide_client_runs(struct tide_client *client, bool ended, uint64_t timeout, struct tide_client_run *out, size_t most,
+                     size_t *count);
+/* Waits until a run is closed, however it ended (out->exit). timeout TIDE_NEVER: as long as that takes. ETIMEDOUT,
+ * ECANCELED (tide_client_interrupt). */
+int tide_client_run_wait(struct tide_client *client, const char *name, uint64_t timeout, struct tide_client_run *out);
+/* Steers a run: "set" with its params, "stop" ("within_s=30": by force then), "pause" ("release=true": its slots are
+ * free), "resume", "cancel". params: "NAME=VALUE", where VALUE is true, false, a number or text. Right operate.
+ * EREFUSED: the run does not take it; the text says why. */
+int tide_client_run_do(struct tide_client *client, const char *name, const char *verb, const char *const *params,
+                       size_t count, uint64_t timeout);
+/* Starts a script by `tide submit WORDS`: options of submit, the script, options of the script; `out` is the run. Uses
+ * the program `tide`, or the one that the environment's TIDE_PROGRAM names. ENOENT, EREFUSED (its error). */
+int tide_client_submit(struct tide_client *client, const char *const *words, size_t count, uint64_t timeout,
+                       struct tide_client_run *out);
+
 struct tide_client_info {
     size_t size; /* of this struct, set by the caller */
     bool up;     /* is there a node that serves it? */

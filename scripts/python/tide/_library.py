@@ -23,6 +23,14 @@ class Line(c.Structure):
                 ("text", c.c_char * 400)]
 
 
+class Run(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("name", c.c_char * 64), ("job", c.c_char * 64), ("user", c.c_char * 64),
+                ("state", c.c_char * 16), ("why", c.c_char * 200), ("ended", c.c_bool), ("closed", c.c_bool),
+                ("exit", c.c_int), ("slots", c.c_uint), ("reports", c.c_uint64), ("examples", c.c_double),
+                ("loss", c.c_double), ("submitted_at", c.c_double), ("started_at", c.c_double),
+                ("ended_at", c.c_double)]
+
+
 _P, _U64, _SIZE = c.c_void_p, c.c_uint64, c.c_size_t
 _OUT = c.POINTER(c.c_void_p)
 _FUNCTIONS = {
@@ -54,6 +62,11 @@ _FUNCTIONS = {
     "stream": (c.c_int, _P, c.c_char_p, c.c_bool, _OUT),
     "stream_next": (c.c_int, _P, c.POINTER(Line), _SIZE, _U64, c.POINTER(_SIZE)),
     "stream_close": (None, _P),
+    "run": (c.c_int, _P, c.c_char_p, _U64, c.POINTER(Run)),
+    "runs": (c.c_int, _P, c.c_bool, _U64, c.POINTER(Run), _SIZE, c.POINTER(_SIZE)),
+    "run_wait": (c.c_int, _P, c.c_char_p, _U64, c.POINTER(Run)),
+    "run_do": (c.c_int, _P, c.c_char_p, c.c_char_p, c.POINTER(c.c_char_p), _SIZE, _U64),
+    "submit": (c.c_int, _P, c.POINTER(c.c_char_p), _SIZE, _U64, c.POINTER(Run)),
     "info": (c.c_int, _P, c.POINTER(Info)),
 }
 

@@ -1,13 +1,14 @@
-"""Runs of a cluster, by the program `tide`: submitting a script sends its modules and options, which that knows to do."""
+"""Runs of a cluster. The keeper of runs is asked for them; the program `tide` submits scripts, with their modules."""
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
 import time
 from typing import Any, Iterator, Optional
 
-from . import errors
+from . import _library as lib, errors
 
 
 _LOOK_S = 0.25
@@ -28,6 +29,13 @@ class Report(dict):
     __getattr__ = dict.__getitem__
 
 
+def _report(value: Any) -> Any:
+    """Dictionaries of an answer as reports, at all depths."""
+    if isinstance(value, dict):
+        return Report({key: _report(one) for key, one in value.items()})
+    return [_report(one) for one in value] if isinstance(value, list) else value
+
+
 class Run:
     """A run by its name."""
 
@@ -36,26 +44,40 @@ class Run:
 
     def show(self) -> dict:
         """State, slots, params and figures as of now."""
-        return self._runs._ask("job", "show", self.name)[0]
+        return self._runs._send(op="get", name=self.name, memory=True)
 
     def wait(self, timeout: Optional[float] = None) -> dict:
         """Waits until it ends, and shows it; raises ActorError if it failed, was stopped or is lost."""
-        self._runs._ask("job", "wait", self.name, timeout=timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = _LOOK_S if until is None else min(_LOOK_S, until - time.monotonic())
+            code, row = self._runs._wait(self.name, max(left, 1e-3))
+            if code == 0:
+                break
+            if lib.error_name(code) != b"ETIMEDOUT" or until is not None and time.monotonic() >= until:
+                raise errors.of_code(code)
+        if row.exit:
+            why = row.why.decode("utf-8", "replace")
+            raise errors.ActorError(f"{self.name}: {row.state.decode()}" + (f", {why}" if why else ""), "EREFUSED")
         return self.show()
 
     def set(self, **params: Any) -> None:
         """Changes params from the next report on."""
-        self._runs._ask("job", "set", self.name, *(f"{k}={_text(v)}" for k, v in params.items()))
+        self._runs._do(self.name, "set", *(f"{k}={_text(v)}" for k, v in params.items()))
 
     def stop(self, within: Optional[float] = None) -> None:
         """Stops it at its next report; by force after `within` seconds."""
-        self._runs._ask("job", "stop", self.name, "--yes", *(["--within", f"{within}s"] if within else []))
+        self._runs._do(self.name, "stop", *([f"within_s={within}"] if within else []))
 
     def pause(self) -> None:
-        self._runs._ask("job", "pause", self.name)
+        self._runs._do(self.name, "pause")
 
     def resume(self) -> None:
-        self._runs._ask("job", "resume", self.name)
+        """Continues a paused one; of one that has ended a new run from its newest checkpoint."""
+        if self.show().get("ended_at") is not None:
+            self._runs._ask("job", "resume", self.name)
+        else:
+            self._runs._do(self.name, "resume")
 
     def __iter__(self) -> Iterator[Report]:
         """Its reports, from the first one on, as they come, until it ends."""
@@ -105,7 +127,7 @@ class Runs:
     """The runs of the client's cluster."""
 
     def __init__(self, client):
-        self._client = client
+        self._client, self._keeper = client, client.actor("runs")
 
     def submit(self, script: str, *arguments: str, slots: Optional[int] = None, **options: Any) -> Run:
         """Starts a script on the cluster: options are those of the script, `rank=8` is `--rank 8`."""
@@ -118,11 +140,22 @@ class Runs:
 
     def list(self, all: bool = False) -> list:  # noqa: A002
         """The runs that go on, or all, as dictionaries."""
-        return self._ask("jobs", *(["--all"] if all else []))
+        return self._send(op="list", all=all).runs
 
     def get(self, name: str) -> Run:
         """A run by its name."""
         return Run(self, name)
+
+    def _send(self, **request: Any) -> Any:
+        return _report(self._keeper.send(request))
+
+    def _wait(self, name: str, timeout: float):
+        row = lib.Run(size=ctypes.sizeof(lib.Run))
+        return lib.run_wait(self._client._open(), name.encode(), int(timeout * 1e9), ctypes.byref(row)), row
+
+    def _do(self, name: str, verb: str, *params: str) -> None:
+        words = (ctypes.c_char_p * len(params))(*(word.encode() for word in params))
+        self._client._check(lib.run_do(self._client._open(), name.encode(), verb.encode(), words, len(params), 0))
 
     def _argv(self, *words: str, text: bool = False) -> list:
         where = self._client._arguments
