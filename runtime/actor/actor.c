@@ -317,7 +317,7 @@ void tide_trap_exits(bool on) {
 
 /* ---- introspection ---- */
 
-/* Of a fiber that goes on meanwhile the parts may be of two waits: nobody acts on them. */
+/* If the fiber continues meanwhile, the parts may be of two waits. They are for display only. */
 static void describe_wait(struct tide_fiber *fiber, const char *why, struct tide_actor_info *info) {
     const unsigned node = atomic_load_explicit(&fiber->waits_node, memory_order_relaxed),
                    clock = atomic_load_explicit(&fiber->waits_clock, memory_order_relaxed);

@@ -26,7 +26,7 @@ int tide_system_create(const struct tide_system_options *options, struct tide_no
  */
 bool tide_system_stop(struct tide_system *system, uint64_t timeout);
 void tide_system_destroy(struct tide_system *system);
-void tide_system_set_node_id(struct tide_system *system, uint16_t id); /* before other nodes are told of addresses */
+void tide_system_set_node_id(struct tide_system *system, uint16_t id); /* before addresses are sent to other nodes */
 struct tide_system *tide_system_of(struct tide_node *node);
 struct tide_executor *tide_system_executor(struct tide_system *system, enum tide_role role, unsigned index);
 struct tide_port *tide_system_port(struct tide_system *system);
@@ -45,7 +45,7 @@ struct tide_scatter {
     size_t count;
 };
 enum { TIDE_SCATTER_MAX = 64 };
-/* Owned by whoever holds it; body = data then tail. The body is one msgpack value; of ERROR and EXIT it is already
+/* Owned by its holder; body = data then tail. The body is one msgpack value; of ERROR and EXIT it is already
  * [code, text]. */
 struct tide_outgoing {
     struct tide_outgoing *next;
@@ -115,7 +115,7 @@ struct tide_blob *tide_message_blob(const struct tide_message *message);
 struct tide_blob *tide_blob_slice(struct tide_blob *of, const void *data, size_t size);
 
 /* For the last words of a process, in a signal's handler: the node whose code runs on this thread, the type of the
- * actor whose fiber does, and what that tells of itself, as by tide_look. NULL and 0: none. */
+ * actor whose fiber does, and its description of itself, as by tide_look. NULL and 0: none. */
 struct tide_thread_look {
     const char *node, *actor;
     int size;
@@ -129,7 +129,7 @@ struct tide_fiber *tide_fiber_current(void);
  * lives until the wake. Spurious wake-ups are possible: re-check. deadline: ETIMEDOUT. ECANCELED if the actor is
  * killed. */
 int tide_fiber_suspend(uint64_t deadline, const char *why);
-/* The same for one who waits for the time alone: time that has passed as was asked is no spin. */
+/* The same for a caller that waits for the time alone: time that has passed as was asked is no spin. */
 int tide_fiber_wait_until(uint64_t until, const char *why);
 /* For people (tide_actors): the current fiber's next suspension waits for the row of this key from that node, as of a
  * clock (UINT32_MAX: of any). */
@@ -141,8 +141,8 @@ void tide_fiber_wake(struct tide_fiber *fiber);
 /* Makes present and later suspensions of a fiber of the calling actor answer ECANCELED. It must not have ended. */
 void tide_fiber_cancel(struct tide_fiber *fiber);
 /* Runs work(arg) in a short-lived fiber on the node's first thread of `role` and waits (a fiber suspends, the outside
- * pauses); `arg` is heap memory that `drop` frees when nobody needs it: after this returned 0 it is the caller's again,
- * else it is gone. ENOMEM, ECLOSED; ECANCELED: the caller is being ended, the work goes on. Not in handlers. */
+ * pauses); `arg` is heap memory that `drop` frees when it is unused: after this returned 0 the caller owns it again,
+ * else it is freed. ENOMEM, ECLOSED; ECANCELED: the caller is being ended, the work continues. Not in handlers. */
 int tide_hop(struct tide_node *node, enum tide_role role, void (*work)(void *arg), void *arg, void (*drop)(void *arg));
 /* Work that no fiber waits for, such as writing a file: `run` is called on the node's first thread of `role`, then
  * `done` on I/O thread 0. The tasks of one role run, and are done, in the order of their starts. `node` NULL: both are
@@ -196,7 +196,7 @@ void tide_trace_title(const char *title);
  * `prepaid`: no admission (answers, forwards, grants). Inside, any thread of the node. *shares* tail. */
 int tide_system_send(struct tide_system *system, const struct tide_outgoing *prototype, bool prepaid);
 /* As tide_send_blob, but waits while this and what the other node has not consumed of this node's are more than
- * `window` bytes: what waits here can still be overtaken by what is more urgent, what is under way cannot. */
+ * `window` bytes: more urgent messages can overtake waiting ones, but not those in flight. */
 int tide_send_blob_within(tide_address to, enum tide_lane lane, const void *data, size_t size, struct tide_blob *tail,
                           uint32_t window);
 
@@ -212,7 +212,7 @@ struct tide_tap_sample {
     uint8_t data[TIDE_TAP_BYTES]; /* its beginning */
 };
 struct tide_tap_counts {
-    uint64_t seen, passed_over, dropped; /* in all; for the rate's sake; because nobody read in time */
+    uint64_t seen, passed_over, dropped; /* in all; to keep the rate; because the reader was too slow */
     uint64_t queued[TIDE_WAIT_BUCKETS];  /* messages by how long they were queued before the actor took them */
     bool ended;                          /* the actor has */
 };

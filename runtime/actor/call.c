@@ -235,7 +235,8 @@ void tide_call_cancel(uint64_t id) {
 /* ---- the callee's side ---- */
 
 void open_call_add(struct actor *actor, const struct tide_message *message) {
-    struct open_call *open = tide_alloc_vital(sizeof *open); /* or its caller may never hear of this actor's end */
+    struct open_call *open =
+        tide_alloc_vital(sizeof *open); /* or its caller may never be notified of this actor's end */
     *open = (struct open_call){.next = actor->open_calls, .from = message->from, .call = message->call};
     actor->open_calls = open;
 }

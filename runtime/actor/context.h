@@ -1,4 +1,4 @@
-/* Stackful switches: a stack with a guard page and the saved registers of code that runs on it. Tells sanitizers and
+/* Stackful switches: a stack with a guard page and the saved registers of code that runs on it. Notifies sanitizers and
  * valgrind of every switch, so that they see stacks and not garbage. */
 #ifndef TIDE_CONTEXT_H
 #define TIDE_CONTEXT_H

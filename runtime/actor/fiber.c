@@ -118,7 +118,7 @@ void fiber_recycle(struct scheduler *s, struct tide_fiber *fiber) {
     context_deinit(&fiber->context);
     put_stack(s, stack);
     fiber->actor = NULL;
-    /* A wake that is on its way finds RUNNING, leaves WOKEN, and the next owner starts from SUSPENDED. */
+    /* A wake in flight finds RUNNING, leaves WOKEN, and the next owner starts from SUSPENDED. */
     atomic_store_explicit(&fiber->state, FIBER_RUNNING, memory_order_relaxed);
     fiber->next = s->free_fibers;
     s->free_fibers = fiber;
@@ -191,7 +191,7 @@ void tide_fiber_set_local(struct tide_fiber_local *local) {
     fiber->local = local;
 }
 
-/* A killed or cancelled fiber that goes on suspending is abandoned: its stack is never continued. */
+/* A killed or cancelled fiber that suspends again and again is abandoned: its stack is never continued. */
 static int killed_suspend(struct tide_fiber *fiber) {
     TIDE_SOMETIMES(suspended_when_ended);
     if (++fiber->cancelled_suspends > KILL_PATIENCE) {
@@ -223,7 +223,7 @@ int tide_fiber_suspend(uint64_t deadline, const char *why) {
         return tide_fail(TIDE_ECANCELED, "spinning"); /* found: it may never leave its loop else */
     }
     int expected = FIBER_RUNNING;
-    /* acquire on failure: pairs with the waker's exchange, its writes are visible when we go on */
+    /* acquire on failure: pairs with the waker's exchange, its writes are visible when this fiber continues */
     if (!atomic_compare_exchange_strong_explicit(&fiber->state, &expected, FIBER_SUSPENDED, memory_order_acq_rel,
                                                  memory_order_acquire)) {
         take_wake(fiber);

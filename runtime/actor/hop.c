@@ -64,7 +64,7 @@ int tide_hop(struct tide_node *node, enum tide_role role, void (*work)(void *arg
         }
     }
     if (atomic_load_explicit(&hop->done, memory_order_acquire)) {
-        hop->arg = NULL; /* the hop has let go of it */
+        hop->arg = NULL; /* the hop has released it */
         code = 0;
         if (tide__scheduler) {
             tide__scheduler->acts++; /* what was done there is the caller's doing: many reads are no spin */

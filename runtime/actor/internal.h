@@ -35,7 +35,7 @@ enum message_op {
     OP_UNLINK,
     OP_EXIT,      /* in.from ended: monitor in.call, or the link when 0 */
     OP_KILL,      /* end in.to with in.code */
-    OP_CANCEL,    /* the caller in.from gave up in.call */
+    OP_CANCEL,    /* the caller in.from cancelled in.call */
     OP_START,     /* make a spawned fiber actor runnable */
     OP_WAKE,      /* embedded in a fiber */
     OP_ROOM,      /* `fiber` waits until the mailbox of in.to has room for a message of in.size bytes */
@@ -58,7 +58,7 @@ struct message {
     union {
         struct tide_fiber *fiber; /* OP_WAKE, OP_ROOM; else NULL */
         struct tide_task *task;   /* OP_TASK, OP_TASK_DONE */
-        uint64_t queued_at;       /* OP_MESSAGE: when it was sent or came, once somebody taps; else 0 */
+        uint64_t queued_at;       /* OP_MESSAGE: when it was sent or arrived, while a tap is open; else 0 */
     };
     uint32_t credit_bytes;
     uint8_t size_class;
@@ -139,12 +139,12 @@ struct tide_fiber {
     void *arg;
     _Atomic(const char *) waits_for;
     atomic_uint_fast64_t waits_key;      /* the row, */
-    atomic_uint waits_clock, waits_node; /* its clock, and from where; node 0: none is told */
+    atomic_uint waits_clock, waits_node; /* its clock, and from which node; 0: unknown */
     atomic_uint_fast64_t waits_since;
     uint32_t cancelled_suspends;
     uint32_t number;   /* of the scheduler's fibers, from 1, in traces */
-    uint64_t labelled; /* where the trace last said who it is */
-    char title[24];    /* of who runs on it, for traces; "": the actor's */
+    uint64_t labelled; /* where the trace last had its label */
+    char title[24];    /* of the fiber's work, for traces; "": the actor's */
     bool ended, receiving, main, timed_out, cancelled;
     struct tide_fiber_local *local;
     struct tide_error_slot error;
@@ -191,7 +191,7 @@ struct actor {
     atomic_uint_fast64_t handled, handling_ns, refused;
     _Atomic(struct tide_tap *) tap; /* set under slots_lock; beside what every message touches */
     atomic_uint mailbox_messages, mailbox_bytes;
-    atomic_uint posted_messages, posted_bytes; /* from outside, on their way to the mailbox; begun under slots_lock */
+    atomic_uint posted_messages, posted_bytes; /* from outside, in flight to the mailbox; begun under slots_lock */
     uint32_t messages_max, bytes_max;
     uint32_t index, generation, next_free, stack_bytes;
     int exit_reason;
@@ -199,7 +199,7 @@ struct actor {
     uint8_t opens;     /* enum tide_right of clients that may send here; 0: none may */
     uint8_t bulk_debt;
     bool scheduled, traps, killed, exiting, calls;
-    bool preempted; /* the first ready fiber goes on before the others (tide_yield_to_actors) */
+    bool preempted; /* the first ready fiber continues before the others (tide_yield_to_actors) */
 };
 _Static_assert(sizeof(struct actor) <= 384, "an idle actor costs at most 512 bytes with its slot's overhead");
 
@@ -275,7 +275,7 @@ struct scheduler {
     _Alignas(64) atomic_uint actors_live;
     atomic_bool stopped;           /* closed and empty */
     _Atomic(struct trace *) trace; /* `ring` while it is written to, else NULL */
-    struct trace *ring;            /* of whoever starts and reads traces; made once */
+    struct trace *ring;            /* of the reader of traces; made once */
     _Atomic(struct look *) look;   /* made once; interrupt.c */
 };
 
@@ -351,7 +351,7 @@ void scheduler_start_fiber(struct scheduler *s, struct actor *actor);
 struct scheduler *scheduler_of_role(struct tide_system *system, enum tide_role role, unsigned thread);
 void task_run(struct scheduler *s, struct message *message); /* OP_TASK; *takes* */
 void actor_slot_return(struct scheduler *s, struct actor *actor);
-/* May a client of this right reach the actor? 0: who sends is no client. */
+/* May a client of this right reach the actor? 0: the sender is no client. */
 static inline bool actor_opens_to(const struct actor *actor, uint8_t right) {
     return right == TIDE_RIGHT_NONE || (actor->opens != TIDE_RIGHT_NONE && right >= actor->opens) ||
            TIDE_MUTANT(rights_actor_open);
@@ -360,7 +360,7 @@ void mailbox_push(struct scheduler *s, struct actor *actor, struct message *mess
 struct message *mailbox_pop(struct actor *actor);
 /* A message of `bytes` has left the mailbox and is done with: counts it, and wakes senders once half is free. */
 void mailbox_handled(struct actor *actor, size_t bytes);
-/* May this sender that waits for room go on? */
+/* May this sender that waits for room continue? */
 bool mailbox_can_continue(const struct actor *actor, const struct message *sender);
 void mailbox_end(struct actor *actor);   /* wakes all senders that wait for room */
 void wake_receiver(struct actor *actor); /* one fiber that waits for a message and was not woken for another */

@@ -26,7 +26,7 @@ struct look {
     char text[LOOK_BYTES];
 };
 
-/* On the thread of `s`: the actor asked about tells what it does, unless another call is at it. */
+/* On the thread of `s`: the requested actor describes what it does, unless another call is at it. */
 static void look_answer(struct scheduler *s, enum tide_look_how how) {
     struct look *look = atomic_load_explicit(&s->look, memory_order_acquire);
     uint64_t ticket = look ? atomic_load_explicit(&look->ticket, memory_order_acquire) : 0;
@@ -65,7 +65,7 @@ static void interrupted(void) {
         }
     }
     struct look *look = actor ? atomic_load_explicit(&s->look, memory_order_acquire) : NULL;
-    if (look) { /* a fiber runs, so whoever else is asked about rests */
+    if (look) { /* a fiber runs, so any other requested actor is idle */
         look_answer(s, atomic_load_explicit(&look->forced, memory_order_relaxed) ? TIDE_LOOK_FORCED : TIDE_LOOK_ASKS);
     }
 }
@@ -135,7 +135,7 @@ static int wait_for_text(struct scheduler *s, struct look *look) {
     return code;
 }
 
-/* Nobody writes to it any more. */
+/* It has no writer any more. */
 static void withdraw(struct look *look) {
     uint64_t ticket = atomic_load_explicit(&look->ticket, memory_order_acquire);
     while (ticket % PHASES == LOOK_ASKED || ticket % PHASES == LOOK_WRITTEN_TO) { /* the latter: for microseconds */

@@ -186,7 +186,7 @@ static void release_own(struct tide_blob *blob) {
     tide_free(blob);
 }
 
-/* Blobs of about a frame's size that nobody uses, for who asks next: the C library gives such memory back to the
+/* Blobs of about a frame's size that are unused, for the next request: the C library gives such memory back to the
  * system, and to touch it anew costs as much as the copying for which it is asked. A sanitizer is to see them freed. */
 enum { SPARE_BYTES = 264 << 10, SPARE_LEAST = 128 << 10, SPARES_MAX = 8 };
 static struct {

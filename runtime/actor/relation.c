@@ -1,7 +1,7 @@
 /*
  * Monitors and links. Each side keeps a record; what crosses threads and nodes are signals that the owner of the
  * target applies in order. The end of an actor sends one EXIT to every watcher and linked peer, wherever they are;
- * the end of a node is turned into the same EXITs by whoever had a relation with an actor there.
+ * the end of a node is turned into the same EXITs for every actor that had a relation with an actor there.
  */
 #include "actor/internal.h"
 

@@ -57,7 +57,7 @@ void inbox_push(struct scheduler *target, struct message *message) {
     } while (!atomic_compare_exchange_weak_explicit(&target->inbox, &old, message, memory_order_seq_cst,
                                                     memory_order_relaxed));
     if (!old && !(TIDE_MUTANT(inbox_not_woken) &&
-                  message->op == OP_WAKE)) { /* whoever found it empty wakes; later pushers ride along */
+                  message->op == OP_WAKE)) { /* the sender that found it empty wakes; later ones need not */
         tide_executor_wake(target->system->port, target->executor);
     }
 }
@@ -277,7 +277,7 @@ static void cancel_received(struct scheduler *s, struct message *m) {
 
 static void each_actor(struct scheduler *s, void (*visit)(struct scheduler *, struct actor *, const struct message *),
                        const struct message *m) {
-    uint32_t count = __atomic_load_n(&s->slot_count, __ATOMIC_ACQUIRE); /* spawns from other threads go on */
+    uint32_t count = __atomic_load_n(&s->slot_count, __ATOMIC_ACQUIRE); /* spawns from other threads continue */
     for (uint32_t i = count; i-- > 0;) { /* newest first: children before their parents */
         struct actor *actor = actor_at(s, i);
         if (actor && actor->lifecycle == ACTOR_LIVE) {
@@ -413,7 +413,7 @@ static void handle_one(struct scheduler *s, struct actor *actor, struct message 
     }
 }
 
-/* Ended, and perhaps already somebody else: the slot may have been taken again by a spawn from another thread. */
+/* Ended, and perhaps already another actor: the slot may have been taken again by a spawn from another thread. */
 static bool is_gone(const struct actor *actor, uint64_t id) {
     return atomic_load_explicit(&actor->id, memory_order_relaxed) != id;
 }
@@ -518,7 +518,7 @@ void actor_activate(struct scheduler *s, struct actor *actor) {
 }
 
 /* What others have sent is looked at every actor_inbox_activations, and after one that yielded: it may have taken
- * milliseconds, and what it must hear of (a cancel) may be waiting. */
+ * milliseconds, and a cancel may be waiting for it. */
 static void run_actors(struct scheduler *s) {
     for (unsigned i = 1; i <= tide_limit(actor_turn_activations) && s->run_head; i++) {
         struct actor *actor = s->run_head;
@@ -593,7 +593,7 @@ int scheduler_create(struct tide_system *system, unsigned index, enum tide_role 
     s->index = (uint8_t)index;
     s->role = (uint8_t)role;
     slow_init(s);
-    s->slot_count = 1; /* index 0 is nobody */
+    s->slot_count = 1; /* index 0 is no actor */
     context_init_thread(&s->main_context);
     s->chunks = tide_map(SLOT_CHUNKS_MAX * sizeof(struct actor *), false);
     if (!s->chunks) {

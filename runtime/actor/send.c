@@ -88,7 +88,7 @@ static void hand_over(struct scheduler *target, struct message *m) {
     }
 }
 
-/* Neither credit nor room in a mailbox: its receiver may wait for it, and whoever sends it must not wait in turn. */
+/* Neither credit nor room in a mailbox: its receiver may wait for it, and its sender must not wait in turn. */
 static bool never_waits(uint8_t lane) {
     return lane == TIDE_LANE_SYSTEM || lane == TIDE_LANE_ANSWER;
 }
@@ -374,7 +374,7 @@ static void send_signal(struct scheduler *s, enum message_op op, tide_address to
     }
 }
 
-/* Who waits for one, of an end or an answer, would wait for ever: nobody can go on without. */
+/* A waiter for one, of an end or an answer, would wait for ever. */
 void signal_send(struct scheduler *s, enum message_op op, tide_address to, tide_address from, uint64_t call, int code,
                  const char *text) {
     TIDE_ASSERT(s);

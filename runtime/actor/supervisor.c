@@ -1,6 +1,7 @@
 /*
- * Supervisors: an event handler linked to its children. A child's end is a message; the strategy says who is stopped
- * and started again; too many restarts in a period end the supervisor, which is its own supervisor's business.
+ * Supervisors: an event handler linked to its children. A child's end is a message; the strategy decides which children
+ * are stopped and started again; too many restarts in a period end the supervisor, which is its own supervisor's
+ * business.
  */
 #include "actor/internal.h"
 
@@ -66,7 +67,7 @@ static bool anyone(const struct supervisor *sv, enum child_state state) {
     return false;
 }
 
-/* Starts what is wanted, in order, once everybody who had to stop has stopped. */
+/* Starts the requested children, in order, once all that had to stop have stopped. */
 static int start_round(struct supervisor *sv) {
     if (anyone(sv, CHILD_STOPPING) || sv->round_timer != 0) {
         return 0;

@@ -1,4 +1,4 @@
-/* Life of an actor system: threads up, threads down in an order that leaves nobody waiting. */
+/* Life of an actor system: threads up, threads down in an order that leaves no thread waiting. */
 #include "actor/internal.h"
 
 #include <string.h>
@@ -106,7 +106,7 @@ int tide_system_create(const struct tide_system_options *options, struct tide_no
         rc = registry_create(system);
     }
     if (rc < 0) {
-        (void)tide_system_stop(system, 0); /* no actor of anybody's has run */
+        (void)tide_system_stop(system, 0); /* no actor has run */
         tide_system_destroy(system);
         *out = NULL;
     }
@@ -137,7 +137,7 @@ static bool all_stopped(struct tide_system *system) {
 static void tell(struct tide_system *system, enum stop_phase phase, bool io, bool all) {
     for (unsigned i = 0; i < system->count; i++) {
         struct scheduler *s = system->schedulers[i];
-        struct message *m = &s->stops[phase]; /* each is told once */
+        struct message *m = &s->stops[phase]; /* each is sent once */
         if (s->executor && (all || (s->role == TIDE_ROLE_IO) == io)) {
             m->op = OP_STOP;
             m->u.in = (struct tide_message){.code = (int32_t)phase};

@@ -1,12 +1,12 @@
 /*
- * Taps: samples of the messages that come to an actor, for somebody who watches.
+ * Taps: samples of the messages that an actor receives, for a watcher.
  *
- * A tap belongs to whoever opened it. While it is open the actor's slot points to it; every message that enters the
- * mailbox is counted, and as many a second as was asked for are copied (their first 512 bytes) into a ring of 128, from
- * where the watcher takes them; how long each message was queued, from its sending on this node or its arrival from
- * another one until its actor takes it, goes into a histogram. A full ring drops. Nothing is sent and nothing waits, so
- * a tap neither slows the links nor is slowed by them. Without a tap a message costs two looks at a pointer; while any
- * actor of the node has one, messages between threads also a look at the clock.
+ * A tap belongs to the actor that opened it. While it is open the actor's slot points to it; every message that enters
+ * the mailbox is counted, and as many a second as was asked for are copied (their first 512 bytes) into a ring of 128,
+ * from where the watcher takes them; how long each message was queued, from its sending on this node or its arrival
+ * from another one until its actor takes it, goes into a histogram. A full ring drops. Nothing is sent and nothing
+ * waits, so a tap neither slows the links nor is slowed by them. Without a tap a message costs two looks at a pointer;
+ * while any actor of the node has one, messages between threads also a look at the clock.
  *
  * The pointer is set and cleared, and the ring filled and emptied, under the slots_lock of the actor's scheduler; the
  * owner thread looks at the pointer without it, and again with it.
@@ -41,7 +41,7 @@ int tide_tap_open(struct tide_system *system, tide_address who, unsigned rate, s
     int rc = 0;
     if (actor) {
         tide_lock(&s->slots_lock);
-        /* It may have ended meanwhile, and the slot be somebody else's. */
+        /* It may have ended meanwhile, and the slot be another actor's. */
         bool alive = atomic_load_explicit(&actor->id, memory_order_acquire) == tide_address_id(who);
         bool tapped = atomic_load_explicit(&actor->tap, memory_order_relaxed);
         if (alive && !tapped) {

@@ -47,7 +47,7 @@ void timer_arm(struct scheduler *s, struct timer *timer, uint64_t when) {
     timer->when = when;
     if (s->heap_size + 1 >= s->heap_capacity) {
         uint32_t capacity = s->heap_capacity == 0 ? 64 : s->heap_capacity * 2;
-        /* Nobody waits for a timer alone: who could not arm one would leave behind what is under way for it. */
+        /* A timer is never all that is pending: an actor that could not arm one would leave its work behind. */
         s->heap = tide_realloc_vital(s->heap, capacity * sizeof(struct timer *));
         s->heap_capacity = capacity;
     }

@@ -3,7 +3,7 @@
  *
  * Off, it costs one load an activation and a suspension. On, a span is 64 bytes behind a lock that
  * only a reader ever contends for. A full ring drops its oldest spans. A fiber's spans bear its
- * number; who it is stands in a label of its own, repeated often enough that the ring always holds
+ * number; its identity is in a label of its own, repeated often enough that the ring always holds
  * one beside the spans it keeps.
  */
 #include "actor/internal.h"

@@ -1,12 +1,12 @@
 /*
- * What the watch (base/watch.h) sees of actors. Where a fiber suspends and where a turn ends: who is woken again and
- * again and does nothing. Between two events, of threads that sleep: who sleeps with work to do. A thread that sleeps
- * has handled all it was told of, so what then lies in a queue will lie there until something else happens.
+ * What the watch (base/watch.h) sees of actors. Where a fiber suspends and where a turn ends: fibers and threads that
+ * are woken again and again and do nothing. Between two events: threads that sleep with work to do. A thread that
+ * sleeps has handled every notification, so what then lies in a queue stays there until another event.
  */
 #include "actor/internal.h"
 
 /* So many times in a row, less than so many ns apart on average: a fiber that waits for many parts is woken for each,
- * and one that looks again after some time waits for something that nobody tells. */
+ * and one that polls waits for something without a notification. */
 enum { IDLE_MAX = 256, WAKES_NS = 1000000, TIMERS_NS = 20000 };
 
 static bool is_streak(uint32_t count, uint64_t since, uint64_t now, uint64_t apart_ns) {
@@ -118,7 +118,7 @@ void tide_system_watch(struct tide_system *system) {
     }
 }
 
-/* ---- for reports: who waits ---- */
+/* ---- for reports: what waits ---- */
 
 static size_t describe_actor(const struct scheduler *s, const struct actor *actor, char *out, size_t size) {
     size_t used = 0;
