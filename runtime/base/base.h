@@ -37,7 +37,7 @@ bool tide__buggify_hit(const char *site);
 /* ---- errors: each fiber owns a slot; the scheduler points the thread at the slot of the fiber that runs ---- */
 struct tide_error_slot {
     int code;
-    uint32_t retry_after_ms; /* 0: nobody said */
+    uint32_t retry_after_ms; /* 0: unknown */
     char text[500];
 };
 /* Makes `slot` the current one of this thread and returns the previous (NULL: the thread's own). */
@@ -55,20 +55,20 @@ static inline unsigned tide_wait_bucket(uint64_t ns) {
 /* ---- memory: every allocation of runtime/ goes here; NULL on failure with ENOMEM set ---- */
 /* Who allocates on this thread. What users call reports ENOMEM (ASKED). The runtime's own actors and the scheduler
  * (VITAL) have taken over what is not theirs to drop, a row that moves or an answer: when they get no memory the
- * process ends with a message, as if the system had killed it for memory; but over 1 MiB at once is somebody's wish,
- * who is told ENOMEM. TOOL: the simulator and its checks, which no simulated shortage concerns. */
+ * process ends with a message, as if the system had killed it for memory; but over 1 MiB at once comes from a request,
+ * which gets ENOMEM. TOOL: the simulator and its checks, which no simulated shortage concerns. */
 enum tide_memory_use { TIDE_MEMORY_ASKED, TIDE_MEMORY_VITAL, TIDE_MEMORY_TOOL };
 enum tide_memory_use tide__memory_swap(enum tide_memory_use use); /* of this thread, or fiber; gives what it was */
 /* For a program's main: what messages leave is kept for the next ones, so many megabytes a heap.
  * Else the C library gives it back at once, and each page of the next message is a fault. A host
  * has its own opinion. */
 void tide__memory_keep(void);
-/* VITAL, whoever runs: never NULL. For little that goes with what was taken already. */
+/* VITAL, whatever runs: never NULL. For small parts of what was accepted already. */
 void *tide_alloc_vital(size_t size); /* zeroed */
 void *tide_realloc_vital(void *memory, size_t size);
-/* So much was refused to whoever runs, and of whatever size it was: VITAL cannot go on. */
+/* Records that so much was rejected to the running code; VITAL cannot continue, whatever the size. */
 void tide__memory_needed(size_t size);
-/* Asked before each allocation, true: there is no memory. NULL: nobody is asked. For the simulator. */
+/* Called before each allocation; true: there is no memory. NULL: none. For the simulator. */
 extern bool (*tide__memory_refuses)(enum tide_memory_use use);
 /* For what stays: glibc before 2.38 does not use again what it gets back of these. A kernel's megabytes are workspaces.
  */
@@ -109,7 +109,7 @@ struct tide_lock {
 };
 void tide_lock(struct tide_lock *lock);
 void tide_unlock(struct tide_lock *lock);
-/* To other threads: on a machine with fewer cores than threads, who has what is waited for may need it. */
+/* To other threads: on a machine with fewer cores than threads, the thread that is waited for may need the core. */
 void tide_lend_core(void);
 static inline void tide_pause(void) {
 #if defined(__x86_64__)

@@ -2,9 +2,9 @@
  * The memory budget of a node: a cap, how much of it is in use, and the tier that this makes.
  *
  * What is counted is what the runtime holds for the cluster, not the process: rows, indexes and
- * records (`kept`: whoever takes them says so at once) and what waits in queues (`queued`: looked at
+ * records (`kept`: recorded when they are taken) and what waits in queues (`queued`: looked at
  * now and then, store/core/pressure.c). So it is the same on simulated nodes, of which many are in one
- * process, and memory of scripts and libraries, which nobody here could give back, moves no tier.
+ * process, and memory of scripts and libraries, which cannot be reclaimed here, moves no tier.
  *
  * A tier begins at its share of the cap and ends 5 % of the cap below it: what is let go of when it
  * begins must not begin it again at once. Without a cap nothing is counted.
@@ -19,10 +19,10 @@
 
 enum tide_tier {
     TIDE_TIER_CALM,
-    TIDE_TIER_TIGHT,  /* 80 %: others may have one operation at a time under way */
+    TIDE_TIER_TIGHT,  /* 80 %: others may have one operation at a time in flight */
     TIDE_TIER_NARROW, /* 90 %: and no rows come here that could be elsewhere */
-    TIDE_TIER_FULL,   /* 95 %: and tables make no more rows, checkpoints are given up */
-    TIDE_TIER_OVER,   /* the cap: and nobody may join */
+    TIDE_TIER_FULL,   /* 95 %: and tables make no more rows, checkpoints are aborted */
+    TIDE_TIER_OVER,   /* the cap: and no node may join */
 };
 #define TIDE_MEMORY_CAP_MIN (UINT64_C(32) << 20)
 #define TIDE_RUN_MEMORY_MIN (UINT64_C(1) << 20) /* some tables with their first rows */
@@ -41,11 +41,11 @@ int tide_memory_cap_check(uint64_t cap, uint64_t machine);
 void tide_budget_keep(struct tide_budget *budget, uint64_t bytes);
 void tide_budget_drop(struct tide_budget *budget, uint64_t bytes);
 uint64_t tide_budget_used(const struct tide_budget *budget);
-/* Does anybody count? */
+/* Is counting on? */
 static inline bool tide_budget_counts(const struct tide_budget *budget) {
     return budget->cap > 0 || (budget->parent && budget->parent->cap > 0);
 }
-/* May tables grow by so much? Of a node, what is left above is for what is under way. The budget, or
+/* May tables grow by so much? Of a node, what is left above is for operations in flight. The budget, or
  * the parent, that has no room; NULL: they may. */
 const struct tide_budget *tide_budget_lacking(const struct tide_budget *budget, uint64_t bytes);
 /* The queues hold so much now: the tier that follows. One thread. */

@@ -9,7 +9,7 @@ void tide_sha256_hex(const void *data, size_t size, char out[65]) {
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned length = 0;
     /* Only fails where the library lacks the algorithm or memory for a context; there is nothing
-     * sane to go on with. */
+     * sane to continue with. */
     TIDE_ASSERT(EVP_Digest(data, size, digest, &length, EVP_sha256(), NULL) == 1);
     TIDE_ASSERT(length == 32);
     for (size_t i = 0; i < 32; i++) {

@@ -1,7 +1,7 @@
 /*
  * Error codes and error slots. A slot holds the code and text of the last failure of one fiber; the
  * scheduler points the thread at the slot of the fiber it runs. A thread that runs no fiber has a
- * slot of its own, so that tide_error_message never answers with somebody else's story.
+ * slot of its own, so that tide_error_message never returns the text of another thread.
  */
 #include "base/base.h"
 

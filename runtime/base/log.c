@@ -1,6 +1,6 @@
 /*
  * Log: one record is one line. Records go to a sink (the node's, a test's, the simulator's ring) or
- * to stderr; the newest are kept in memory for whoever asks later. The clock belongs to the port:
+ * to stderr; the newest are kept in memory for later requests. The clock belongs to the port:
  * the real one hands it in, the simulator leaves it out so that no record carries wall time. Lines
  * are cut at 1,000 bytes and control characters replaced, so that no peer's text forges a second
  * line.
@@ -43,7 +43,7 @@ size_t tide_log_recent(struct tide_log_line *out, size_t limit) {
     uint64_t most = limit < TIDE_LOG_KEPT ? limit : TIDE_LOG_KEPT;
     size_t count = 0;
     for (uint64_t number = newest > most ? newest - most + 1 : 1; number <= newest; number++) {
-        tide_lock(&kept_lock); /* one at a time: whoever logs does not wait for all of them */
+        tide_lock(&kept_lock); /* one at a time: a writer does not wait for all of them */
         bool there = kept[number % TIDE_LOG_KEPT].number == number;
         if (there) {
             out[count] = kept[number % TIDE_LOG_KEPT];

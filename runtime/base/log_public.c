@@ -7,7 +7,7 @@
 
 static const char *const levels[] = {"debug", "info", "warn", "error"};
 
-/* Under the rule of one thread at a time; records that are being told when it changes may see either. */
+/* Under the rule of one thread at a time; records in delivery when it changes may see either. */
 static _Atomic(tide_log_function) told;
 static _Atomic(void *) told_arg;
 

@@ -1,6 +1,6 @@
 /*
  * The only place of runtime/ that asks the C library or the kernel for memory. Failure leaves
- * ENOMEM in the error slot and returns NULL, or ends the process where the runtime cannot go on
+ * ENOMEM in the error slot and returns NULL, or ends the process where the runtime cannot continue
  * (TIDE_MEMORY_VITAL); a size of zero gives a pointer that may be freed, so that callers need no
  * special case.
  */
@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* More than this is asked for because of what somebody asked for, who can be told no. */
+/* More than this comes from a request, which can be rejected. */
 enum { VITAL_MAX = 1 << 20 };
 
 enum { LINE_BYTES = 64 }; /* of the caches; malloc aligns to a quarter: an address fits before the next */

@@ -15,7 +15,7 @@ struct tide_peak_rate {
     unsigned next;
 };
 
-/* The link carried `bytes` in `ns` (not 0), in which something was under way all the time. */
+/* The link carried `bytes` in `ns` (not 0), in which bytes were in flight all the time. */
 static inline void tide_peak_rate_add(struct tide_peak_rate *p, uint64_t bytes, uint64_t ns) {
     p->rates[p->next++ % TIDE_PEAK_RATE_KEPT] = (uint64_t)((double)bytes * 1e9 / (double)ns);
 }

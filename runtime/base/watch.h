@@ -19,7 +19,7 @@ extern bool tide__watch_on;
 typedef void (*tide_watch_verdict)(void *arg, const char *checker, const char *text);
 /* verdict NULL: what is found goes to stderr and ends the process, as a failed assertion does. */
 void tide__watch_set(bool on, tide_watch_verdict verdict, void *arg);
-/* A rule is broken. May return: the caller goes on as if it were not. */
+/* A rule is broken. May return: the caller continues as if it were not. */
 void tide__watch_found(const char *checker, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- threads that serve others: a file, a sync or a name that is looked up there stops them all ---- */
