@@ -2,10 +2,10 @@
  * The control store: what the controller has decided, kept where its death does not take it. A map
  * from keys to values, changed by numbered entries of several keys each, all or nothing. One
  * *leader* at a time may change it; each leader has a *term*, which rises strictly over all leaders
- * there ever were. A command of a controller carries its term, and whoever obeys keeps the highest
+ * there ever were. A command of a controller carries its term, and its receiver keeps the highest
  * and refuses lower: that, and no lease, is what fences an old controller.
  *
- * The back end decides where entries go and who leads; what is in them is in memory here
+ * The back end decides where entries go and which node leads; what is in them is in memory here
  * (control_state.c) and the same for all. Back ends: a log file (journal.c), nothing but memory (a
  * cluster that lives as long as its controller), or a log that several nodes hold (raft.c, a
  * plugin), where another node may lead next. An entry takes effect when it is durable, later than the call.
@@ -60,7 +60,7 @@ struct tide_control_ops {
     int (*hand_over)(struct tide_control *control);
     /* Ids of the nodes that hold the log and vote; returns how many there are. */
     size_t (*holders)(const struct tide_control *control, uint16_t *ids, size_t limit);
-    /* Leader: that node is to hold the log, or not to. EBUSY: such a change is under way. */
+    /* Leader: that node is to hold the log, or not to. EBUSY: such a change is pending. */
     int (*hold)(struct tide_control *control, uint16_t id, bool holds);
 };
 
@@ -71,7 +71,7 @@ struct tide_control_host {
     const char *name;       /* for the log */
     uint16_t self;
     const char *directory;        /* where it is kept on disk too; NULL: nowhere */
-    uint64_t log_index, log_term; /* of the log that a new one goes on from; 0: none */
+    uint64_t log_index, log_term; /* of the log that a new one continues from; 0: none */
     void *arg;
     /* To another holder, as far as there is a connection; may be lost. False: there is none. */
     bool (*send)(void *arg, uint16_t to, const void *message, size_t size);
@@ -125,7 +125,7 @@ void tide_control_state_release(struct tide_control_state *state);
 int tide_control_open(struct tide_port *port, const char *directory, const char *name, struct tide_control **out);
 
 /* The replicated log, from the plugin tide_raft.so. `state`: it is new and begins with that, and this
- * node is its only holder, who leads at once; NULL: it comes from those that have it. EUNSUPPORTED:
+ * node is its only holder and leads at once; NULL: it comes from those that have it. EUNSUPPORTED:
  * there is no such plugin, the text says why. */
 int tide_control_replicate(const struct tide_control_host *host, const struct tide_control_state *state,
                            struct tide_control **out);

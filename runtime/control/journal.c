@@ -170,7 +170,7 @@ static void entry_written(struct tide_task *task) {
     const int code =
         j->code != 0 ? tide_fail(j->code, "%s", j->reason) : tide_control_apply(&j->base.state, w->data, w->size);
     j->broken = j->broken || (code != 0 && !TIDE_MUTANT(journal_goes_on_broken));
-    TIDE_ASSERT(j->code != 0 || !j->file || j->durable == j->size); /* nobody hears of it before */
+    TIDE_ASSERT(j->code != 0 || !j->file || j->durable == j->size); /* no node is notified before */
     const bool grown =
         code == 0 && j->file && j->size > 4 * j->base.state.bytes + tide_limit(control_journal_growth_bytes);
     entry_done(j, code);

@@ -6,10 +6,10 @@
  * The log is in memory, and where there is a state directory on disk too (raft_log.h). Memory is enough
  * as long as a majority lives, since a node that was started again is another node with another id: no
  * holder ever comes back having forgotten something. What a majority of the holders knows at any moment
- * survives; who holds the log is changed one by one (net/members/quorum.c).
+ * survives; its holders change one by one (net/members/quorum.c).
  *
  * A *term* here is the index of the barrier entry with which a leader began to command. It is
- * committed before the leader commands, and every later leader has it in its log and puts its own
+ * committed before the leader decides, and every later leader has it in its log and puts its own
  * behind it, so terms rise strictly; and everything that was decided before a barrier is applied
  * when the barrier is. A leader that has to begin anew (a put of it failed) takes another barrier.
  *
@@ -75,7 +75,7 @@ struct holder {
     uint64_t term; /* in which this node leads; 0: it does not */
     raft_term led; /* the library's term of that */
     bool barrier_pending, change_pending, closed;
-    bool loses; /* the library is about to step down, and tells those whose puts it fails */
+    bool loses; /* the library is about to step down, and notifies those whose puts it fails */
     struct raft_barrier barrier;
     struct raft_change change;
     struct raft_transfer transfer;
@@ -302,7 +302,7 @@ static int io_load(struct raft_io *io, raft_term *term, raft_id *voted_for, stru
 
 static int io_start(struct raft_io *io, unsigned msecs, raft_io_tick_cb tick, raft_io_recv_cb recv) {
     struct holder *p = of_io(io);
-    (void)msecs; /* control_heartbeat: it was told */
+    (void)msecs; /* set by control_heartbeat */
     p->tick = tick;
     p->recv = recv;
     return 0;
@@ -315,7 +315,7 @@ static int io_refuse(struct raft_io *io, const struct raft_configuration *conf) 
     return RAFT_INVALID;
 }
 
-/* The library keeps them in memory itself; nobody comes back under an id that has voted. */
+/* The library keeps them in memory itself; no node returns under an id that has voted. */
 static int io_set_term(struct raft_io *io, raft_term term) {
     (void)io;
     (void)term;
@@ -333,7 +333,7 @@ static int io_truncate(struct raft_io *io, raft_index index) {
     return p->host.directory ? disk(p, &(struct disk_step){.run = truncate_log, .index = index}) : 0;
 }
 
-/* On disk before any node is told that they are here. */
+/* On disk before any node is notified of them. */
 static int io_append(struct raft_io *io, struct raft_io_append *request, const struct raft_entry entries[], unsigned n,
                      raft_io_append_cb cb) {
     struct holder *p = of_io(io);
@@ -463,7 +463,7 @@ static void began(struct raft_barrier *request, int status) {
     }
 }
 
-/* After everything that may have changed who leads. */
+/* After everything that may have changed the leader. */
 static void look(struct holder *p) {
     bool leads = raft_state(&p->raft) == RAFT_LEADER;
     if (!leads || p->raft.current_term != p->led) {

@@ -15,7 +15,7 @@ enum {
     TIDE__RAFT_SERVERS_MAX = 64,
 };
 
-/* A snapshot that is on its way to here, part by part; one at a time. */
+/* A snapshot in flight to this node, part by part; one at a time. */
 struct tide__raft_parts {
     raft_id from;
     uint64_t last_index, total, got;
@@ -25,7 +25,7 @@ struct tide__raft_parts {
 /* Writes `message`, of a snapshot the part that begins at `offset`. The writer's error says whether
  * it could. */
 void tide__raft_write(struct tide_writer *w, const struct raft_message *message, uint64_t offset);
-/* Foreign bytes. 1: *out is whole, and its entries or snapshot are for whoever takes the message:
+/* Foreign bytes. 1: *out is whole, and its entries or snapshot belong to the caller that takes the message:
  * raft, or tide__raft_message_release. 0: a part, and more are to come. EPROTO, ENOMEM. */
 int tide__raft_read(struct tide_reader *r, raft_id from, struct tide__raft_parts *parts, struct raft_message *out);
 void tide__raft_message_release(struct raft_message *message);

@@ -170,7 +170,7 @@ int tide_raft_log_sync(struct tide_raft_log *h) {
     return h->file ? h->port->ops->file_sync(h->file) : 0;
 }
 
-/* Nothing is written: an entry with the same index overrules it, and until then nobody was told that
+/* Nothing is written: an entry with the same index overrules it, and until then no node was notified that
  * it is gone. */
 void tide_raft_log_truncate(struct tide_raft_log *h, uint64_t index) {
     drop_from(h, index <= h->first ? 0 : (size_t)(index - h->first));

@@ -5,9 +5,9 @@
  * begins with, and the entries behind it, each written and synced before the node says that it has
  * it. So what a majority has said to have is in the files of a majority. A node that is started
  * again is another node, with another id, and votes never in another's name: neither its term nor
- * its vote need be kept. A first node that is given the directory goes on from the furthest of the
+ * its vote need be kept. A first node that is given the directory continues from the furthest of the
  * logs that a majority of its holders has there, when their processes are gone: it locks them, so
- * nobody else can, and no two of them go on in two ways.
+ * no other node can, and no two of them continue in two ways.
  */
 #ifndef TIDE_CONTROL_RAFT_LOG_H
 #define TIDE_CONTROL_RAFT_LOG_H

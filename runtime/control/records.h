@@ -37,7 +37,7 @@ int tide__records_create(struct tide_port *port, const char *path, const char ma
                          struct tide_file **out, uint64_t *at);
 int tide__records_replace(struct tide_port *port, const char *path, struct tide_file *fresh, int written,
                           struct tide_file **file);
-/* Makes the directory, and its name durable: records nobody finds again are none. */
+/* Makes the directory, and its name durable: records that cannot be found again are lost. */
 int tide__records_directory(struct tide_port *port, const char *directory);
 
 #endif
