@@ -3,7 +3,7 @@
  *
  * [kind, view, step, rank, layer, index, format, fanout, [k ...], values]
  *     PUSH, SUM, REDUCE, GATHER: index = chunk; values of topk, onebit and sparse are bytes
- *     FACTOR: rank = source, whoever passes them on; index = offset, k = rows of each matrix
+ *     FACTOR: rank = source, also when another forwards them; index = offset, k = rows of each matrix
  * [SHARE, view, step, rank, [sums], nil | plan]     plan = [epoch, paths, formats, fanouts]
  * [STATE, view, step, rank, dead by rank, [done, its view by layer], [view, [sums by rank], nil |
  * plan]]

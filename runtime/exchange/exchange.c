@@ -547,7 +547,7 @@ static void add_rest(struct tide_exchange *x, uint64_t step, size_t layer) {
     }
 }
 
-/* What was not committed may be taken back, so nobody may look at it. */
+/* What was not committed may be taken back, so it may not be read. */
 static int check_layer(const struct tide_exchange *x, uint64_t step, size_t layer) {
     if (layer >= x->layer_count) {
         return tide_fail(TIDE_EINVAL, "exchange: layer %zu of %zu", layer + 1, x->layer_count);

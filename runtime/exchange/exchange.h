@@ -7,9 +7,9 @@
  *   ps      cut into chunks, each owned by one worker: all send it theirs, it sends all the sum
  *   ring    the same chunks; a partial sum goes round the ring to the owner, the sum goes round
  *           again
- *   factor  the gradient is A^T B with few rows: everybody gets A and B of everybody, and the sum
+ *   factor  the gradient is A^T B with few rows: every worker gets A and B of all, and the sum
  *           is one product of the stacked rows, made by the caller. A worker sends its own to
- *           `fanout` others, who pass them on, down a tree whose places change with source and step
+ *           `fanout` others, which forward them, down a tree whose places change with source and step
  * Sums are in a fixed order of ranks. A layer leaves when it is ready, whatever else is computed;
  * of what waits for a busy link, the layer that the next step needs first goes first.
  *
@@ -23,8 +23,8 @@
  * numbered from 1. Functions with a `step` are called by the worker's fiber; the actor behind works
  * on the node's exchange thread.
  *
- * When workers die, those that are left go on, equal to each other bit for bit: each sum has the
- * parts of all or, on all of them, not those of the dead (view.c). `sums_of` tells over whom a
+ * When workers die, the remaining ones continue, equal to each other bit for bit: each sum has the
+ * parts of all or, on all of them, not those of the dead (view.c). `sums_of` returns over which workers a
  * layer's sum is; chunks have other owners from then on. A worker that ends in order must have
  * waited until all others have the sums of its last step.
  */
@@ -89,7 +89,7 @@ int tide_exchange_create(struct tide_node *node, const struct tide_exchange_opti
 /* Gives it back. What others still wait for is sent before the actor ends. Any thread. */
 void tide_exchange_release(struct tide_exchange *x);
 tide_address tide_exchange_address(const struct tide_exchange *x);
-/* Tells it the addresses of all, by rank. Once, before the first step; no step before all have. */
+/* Sets the addresses of all, by rank. Once, before the first step; no step before all have. */
 int tide_exchange_connect(struct tide_exchange *x, const tide_address *peers);
 float *tide_exchange_gradients(struct tide_exchange *x); /* the own ones */
 float *tide_exchange_sum(struct tide_exchange *x);       /* what they add up to, layer by layer */
@@ -116,7 +116,7 @@ int tide_exchange_sums(struct tide_exchange *x, uint64_t step, double sums[TIDE_
 /* After `sums`: whether a worker took part in the step, and so is counted in them. */
 bool tide_exchange_took_part(const struct tide_exchange *x, uint64_t step, uint32_t rank);
 /* Waits until a layer has come, or any other for which `need` has not returned in this step: work
- * there is while the layer is on its way. *which: the layer itself if it is there, else the lowest;
+ * there is while the layer is in flight. *which: the layer itself if it is there, else the lowest;
  * `need` of it does not wait. Errors: as of `need`. */
 int tide_exchange_next(struct tide_exchange *x, uint64_t step, size_t layer, size_t *which);
 /* Waits for a layer, after `sums` of the step. Dense paths: its sum is there. Factor: the sum of

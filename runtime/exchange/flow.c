@@ -3,7 +3,7 @@
  *
  * Sums are made in a fixed order: by rank where a chunk has an owner, from the owner's successor
  * round to the owner in a ring. What comes before its turn is kept. A message of a step that cannot
- * be under way is an error of the protocol: nobody begins step t + 1 before it has everything of
+ * be in flight is an error of the protocol: no worker begins step t + 1 before it has everything of
  * step t, so only t and t + 1 meet here. Sums do not overwrite the own gradients: when a worker
  * dies they are needed again (view.c).
  */
@@ -75,7 +75,7 @@ static int open_round(struct tide_exchange *x, struct layer *l, struct round *ro
     return 0;
 }
 
-/* The round of a step; opens it when it is the next. EPROTO: that step cannot be under way. */
+/* The round of a step; opens it when it is the next. EPROTO: that step cannot be in flight. */
 static int find_round(struct tide_exchange *x, struct layer *l, uint64_t step, struct round **out) {
     struct round *round = &l->rounds[step & 1];
     *out = round;
@@ -144,12 +144,12 @@ static void add(float *restrict sum, const float *restrict more, size_t count) {
     }
 }
 
-/* Who follows in the ring. */
+/* The next worker of the ring. */
 static uint32_t successor(const struct tide_exchange *x, uint32_t rank) {
     return x->members[(x->seat[rank] + 1) % x->member_count];
 }
 
-/* Owner: adds up what is there in the order of ranks; tells all when it is the whole. */
+/* Owner: adds up what is there in the order of ranks; sends the complete sum to all. */
 static int gather_sum(struct tide_exchange *x, struct place *p) {
     struct part *part = &p->round->parts[p->chunk];
     for (; part->next < x->workers; part->next++) {
@@ -282,7 +282,7 @@ static int take_sum(struct tide_exchange *x, const struct incoming *m, struct pl
     return 0;
 }
 
-/* Everybody sends a layer of a step the same way, or sums would lack what came another one. */
+/* All send a layer of a step by the same path, or sums would lack parts that came by another. */
 static int refuse_path(const struct round *round, bool factors) {
     return round->ready && (round->path == TIDE_PATH_FACTOR) != factors
                ? tide_fail(TIDE_EPROTO, "%s of a layer that travels otherwise", factors ? "factors" : "a chunk")
@@ -307,7 +307,7 @@ static int take_chunk(struct tide_exchange *x, const struct incoming *m, struct 
 
 /* ---- factors ---- */
 
-/* Queues a piece of factors to those who get it from here. *takes* the blob, also when it fails. */
+/* Queues a piece of factors to the workers that get it from this one. *takes* the blob, also when it fails. */
 static int hand_down(struct tide_exchange *x, struct entry e, struct tide_blob *blob) {
     TIDE_SOMETIMES(exchange_factors_handed_down);
     uint32_t fanout = e.fanout ? e.fanout : x->member_count;

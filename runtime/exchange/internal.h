@@ -63,7 +63,7 @@ struct round {     /* a layer in one step */
     bool ready, done;
     uint8_t path, format, fanout;
     uint32_t view;           /* whose members its sum is over */
-    uint32_t holder;         /* rank + 1 of who has the sum and sends it, after a death; else 0 */
+    uint32_t holder;         /* rank + 1 of the worker that has the sum and sends it, after a death; else 0 */
     size_t landed;           /* chunks, or ranks of factors */
     struct part *parts;      /* by chunk */
     struct factors *factors; /* by rank, but the own */
@@ -230,14 +230,14 @@ int tide__exchange_worker_share(struct tide_exchange *x, const struct incoming *
 /* The plan of the next step, if the message has one. */
 void tide__exchange_take_plan(struct sums *s, const struct incoming *m);
 int tide__exchange_take_share(struct tide_exchange *x, const struct incoming *m);
-/* Tells all members the own numbers of a step. */
+/* Sends all members the own numbers of a step. */
 int tide__exchange_tell_share(struct tide_exchange *x, const struct sums *s);
 void tide__exchange_write_plan(struct tide_writer *w, const struct tide_exchange *x, const struct sums *s);
 bool tide__exchange_share_is_whole(const struct tide_exchange *x, const struct sums *s);
 /* Sends to a worker, unless it is gone. */
 int tide__exchange_tell(struct tide_exchange *x, uint32_t rank, const struct tide_writer *w);
 
-/* ---- view.c: who takes part ---- */
+/* ---- view.c: the participants ---- */
 /* Members of the view that holds: all that are not dead. */
 void tide__exchange_set_members(struct tide_exchange *x);
 /* What this worker kept of sums of chunks that are another's now becomes part of its own gradients. */
@@ -253,7 +253,7 @@ int tide__exchange_take_waiting(struct tide_exchange *x);
 int tide__exchange_queue(struct tide_exchange *x, uint32_t to, struct entry entry);
 struct entry tide__exchange_pop(struct peer *peer); /* the next to leave; there must be one */
 int tide__exchange_start_senders(struct tide_exchange *x);
-void tide__exchange_end_senders(struct tide_exchange *x); /* tells them; they end when their queues are empty */
+void tide__exchange_end_senders(struct tide_exchange *x); /* notifies them; they end when their queues are empty */
 void tide__exchange_drop(struct peer *peer);
 void tide__exchange_end_sender(struct peer *peer);
 

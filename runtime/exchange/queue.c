@@ -1,6 +1,6 @@
 /*
  * What leaves: one queue and one fiber a peer. A queue is a heap by (step, layer), so what waits
- * leaves in the order in which the next step needs it. What is under way cannot be overtaken: so a
+ * leaves in the order in which the next step needs it. What is in flight cannot be overtaken: so a
  * link is given what it carries in a short time (send_window.h), and as all share the node's card, all
  * together no more than `under_way` bytes.
  */
@@ -134,7 +134,7 @@ static void sender_run(void *arg) {
             are_gone(x, 1);
         }
         if (code == TIDE_EDIED || code == TIDE_EUNREACHABLE || code == TIDE_ECLOSED) {
-            tide__exchange_drop(peer); /* its exit will be told */
+            tide__exchange_drop(peer); /* its exit will arrive */
         } else if (code < 0) {
             tide__exchange_fail(x, code, "worker %u cannot be sent to: %s", peer->rank + 1, tide_error_message());
             tide__exchange_drop(peer);

@@ -1,4 +1,4 @@
-/* What may be under way; see send_window.h. */
+/* How much may be in flight; see send_window.h. */
 #include "exchange/send_window.h"
 
 static size_t wanted(const struct tide__send_window *w) {

@@ -1,9 +1,9 @@
 /*
- * How many bytes may be under way to another worker. What is under way cannot be overtaken, so it
+ * How many bytes may be in flight to another worker. What is in flight cannot be overtaken, so it
  * is to be little; too little leaves the link idle. The window is what the link carries in a short
  * time and in the time that the way takes anyhow:
  *   rate x (exchange_window + 5/4 delay)
- * The rate is the highest of the last spans in which something was under way, by what the receiver
+ * The rate is the highest of the last spans in which something was in flight, by what the receiver
  * has acknowledged. The delay is the least window / rate that was seen: where the window is what
  * limits the rate that is the round trip, and the window grows, for it comes to hold more than a
  * round trip of what it lets through.

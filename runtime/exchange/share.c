@@ -1,5 +1,5 @@
 /* Sums of a step: a few numbers of every worker, and the plan of the next step from the first one.
- * Who has them all has committed the step: then its layers' sums may be used. */
+ * A worker that has them all has committed the step: then its layers' sums may be used. */
 #include "exchange/internal.h"
 
 int tide__exchange_tell(struct tide_exchange *x, uint32_t rank, const struct tide_writer *w) {
@@ -7,7 +7,7 @@ int tide__exchange_tell(struct tide_exchange *x, uint32_t rank, const struct tid
     atomic_fetch_add_explicit(&x->messages, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&x->bytes, TIDE_FRAME_HEAD + w->size, memory_order_relaxed);
     bool gone = code == TIDE_EDIED || code == TIDE_EUNREACHABLE || code == TIDE_ECLOSED;
-    return gone ? 0 : code; /* its exit will be told */
+    return gone ? 0 : code; /* its exit will arrive */
 }
 
 bool tide__exchange_share_is_whole(const struct tide_exchange *x, const struct sums *s) {
@@ -18,7 +18,7 @@ bool tide__exchange_share_is_whole(const struct tide_exchange *x, const struct s
     return s->step > 0 && s->got == of;
 }
 
-/* EPROTO: that step cannot be under way. */
+/* EPROTO: that step cannot be in flight. */
 static int open_share(struct tide_exchange *x, uint64_t step, struct sums **out) {
     struct sums *s = &x->shared[step & 1];
     *out = s;

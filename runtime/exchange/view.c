@@ -1,18 +1,18 @@
 /*
- * Workers that die. Who is left agrees on what the dead ones took part in, then goes on without
+ * Workers that die. The remaining ones agree on what the dead ones took part in, then continue without
  * them; replicas stay equal (virtual synchrony: Birman and Joseph, SOSP 1987).
  *
- * A view is named by the number of the dead. Whoever learns of a death, by a monitor or from
- * another, freezes: it takes in no gradients and no sums, drops what waits to be sent, and tells
- * all others who is dead and what it has. Once everybody that is left has said this of the same
+ * A view is named by the number of the dead. A worker that learns of a death, by a monitor or from
+ * another, freezes: it accepts no gradients and no sums, drops what waits to be sent, and notifies
+ * all others of the dead and of what it has. Once all remaining ones have sent this for the same
  * dead, the view holds, and all find the same from the same statements:
- *   - The newest step that anybody has committed (share.c) is everybody's: its numbers are in the
+ *   - The newest step that any has committed (share.c) counts for all: its numbers are in the
  *     statement.
  *   - Of that step a layer's sum may be in use where it is, the parts of the dead included. So a
- *     sum that anybody has is everybody's, and the lowest rank that has it sends it. What nobody
+ *     sum that any has counts for all, and the lowest rank that has it sends it. What no worker
  *     has is added up again, without the dead; the own gradients are still there.
  *   - Of the step after it nothing is in use. All of it is done again without the dead.
- * Nobody can be further, for the next step begins with everybody's numbers of this one. Messages
+ * No worker can be further, for the next step begins with the numbers of all for this one. Messages
  * carry their view, and those of former views are dropped. More deaths meanwhile begin anew.
  *
  * What lossy formats had kept of a layer is forgotten when it is done again; what the owner of a
@@ -67,7 +67,7 @@ static void write_shares(struct tide_writer *w, const struct tide_exchange *x, u
     }
 }
 
-/* Notes and tells what is here, under the view that is to be. */
+/* Records and sends what this worker has, under the coming view. */
 static int tell_state(struct tide_exchange *x) {
     struct standing *own = &x->peers[x->rank].standing;
     int code = stand(x, own);
@@ -138,7 +138,7 @@ static int redo(struct tide_exchange *x, uint32_t layer, struct round *round) {
     TIDE_SOMETIMES(exchange_round_redone);
     struct layer *l = &x->layers[layer];
     if (round->done) {
-        atomic_store_explicit(&l->done, round->step - 1, memory_order_seq_cst); /* nobody used it */
+        atomic_store_explicit(&l->done, round->step - 1, memory_order_seq_cst); /* it was not used */
         x->busy_since = x->away++ == 0 ? tide_port_now(x->port) : x->busy_since;
     }
     tide__exchange_reset(x, l, round);
@@ -200,7 +200,7 @@ static int send_sum(struct tide_exchange *x, uint32_t layer, const struct round 
     return code;
 }
 
-/* The layer's sum of the newest committed step: from whoever has it, or anew. */
+/* The layer's sum of the newest committed step: from the worker that has it, or anew. */
 static int mend(struct tide_exchange *x, uint32_t layer, uint64_t step) {
     struct layer *l = &x->layers[layer];
     struct round *round = &l->rounds[step & 1];
@@ -230,7 +230,7 @@ static int mend(struct tide_exchange *x, uint32_t layer, uint64_t step) {
     return code;
 }
 
-/* The numbers of the step that nobody has committed are given again. */
+/* The numbers of the uncommitted step are sent again. */
 static int share_again(struct tide_exchange *x, uint64_t step) {
     struct sums *s = &x->shared[step & 1];
     if (s->step != step) {
@@ -242,7 +242,7 @@ static int share_again(struct tide_exchange *x, uint64_t step) {
     s->got = s->said;
     s->by[x->rank] = s->said;
     int code = s->said ? tide__exchange_tell_share(x, s) : 0;
-    if (tide__exchange_share_is_whole(x, s)) { /* nobody else is left */
+    if (tide__exchange_share_is_whole(x, s)) { /* no other worker is left */
         atomic_store_explicit(&x->shared_done, step, memory_order_seq_cst);
         tide__exchange_wake(x);
     }
@@ -267,7 +267,7 @@ int tide__exchange_take_waiting(struct tide_exchange *x) {
     return code;
 }
 
-/* Everybody that is left has said what it has. */
+/* All remaining workers have sent what they have. */
 static int hold(struct tide_exchange *x) {
     uint64_t step = 0;
     for (uint32_t r = 0; r < x->workers; r++) {
@@ -308,7 +308,7 @@ static int hold_if_all_agree(struct tide_exchange *x) {
     return hold(x);
 }
 
-/* ---- news ---- */
+/* ---- notifications ---- */
 
 /* More are dead than was known. */
 static int freeze(struct tide_exchange *x) {
