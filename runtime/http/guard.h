@@ -41,7 +41,7 @@ struct tide_http_rules {
     const char *const *open; /* paths that need no token, ended by NULL */
 };
 
-/* 0: it may go on. Else the status of the answer, and why: a constant text. */
+/* 0: it may continue. Else the status of the answer, and why: a constant text. */
 int tide_http_guard(const struct tide_http_rules *rules, const struct tide_http_head *head, const char **why);
 
 /* The size of the path in a target: what stands before '?'. */

@@ -8,7 +8,7 @@
  * others, and `call_waits` notifies the program of each. Every request passes the guard (guard.h) first.
  *
  * A stream is a cursor into a ring of samples, not a queue: one piece is in flight for each, and a reader that is too
- * slow falls out of the ring and is told so (`event: gap`). So nothing grows with readers.
+ * slow falls out of the ring and gets `event: gap`. So nothing grows with readers.
  *
  * Any thread of the program calls the functions, `close` as the last one; bytes are copied. Codes are TIDE_E...
  */
@@ -61,7 +61,7 @@ struct tide_http_plugin {
     /* EBUSY: the port is taken. `reason`: why it failed, for people. */
     int (*open)(const struct tide_http_options *options, struct tide_http **out, char *reason, size_t capacity);
     uint16_t (*port)(const struct tide_http *http);
-    /* A file that `path` answers, without a token. Before the address is told to anybody. */
+    /* A file that `path` answers, without a token. Before the address is published. */
     int (*page)(struct tide_http *http, const char *path, const char *type, const void *data, size_t size);
     /* A new sample for the ring and the state of now, both JSON without line ends. ELIMIT: too large. */
     int (*publish)(struct tide_http *http, const char *sample, size_t sample_size, const char *state,

@@ -22,11 +22,11 @@ struct page {
     struct MHD_Response *response;
 };
 
-/* A connection that has not told its request yet, or has been answered: it has until `deadline`. */
+/* A connection that has not sent its request yet, or has been answered: it has until `deadline`. */
 struct connection {
     struct connection *next, *previous;
     int socket;
-    uint64_t deadline; /* ms; UINT64_MAX: a request is under way */
+    uint64_t deadline; /* ms; UINT64_MAX: a request is pending */
     bool stranger;     /* of another user */
 };
 
@@ -38,7 +38,7 @@ struct stream {
     size_t sent;         /* bytes of it */
     uint64_t number;     /* of the last sample taken */
     uint64_t state;      /* version of the last state taken */
-    bool asleep;         /* suspended until there is news */
+    bool asleep;         /* suspended until there are samples */
 };
 
 /* From the first byte of a request to the end of its answer. */
@@ -90,7 +90,7 @@ struct tide_http {
 uint64_t tide__http_now(void); /* ms, monotonic */
 
 /* ---- stream.c ---- */
-/* An answer that goes on: samples after `after`. NULL: there are too many. Under the lock. */
+/* A stream: samples after `after`. NULL: there are too many. Under the lock. */
 struct MHD_Response *tide__http_stream(struct tide_http *http, struct MHD_Connection *connection, uint64_t after);
 void tide__http_wake(struct tide_http *http); /* all streams; under the lock */
 void tide__http_drop(struct piece *piece);    /* under the lock */

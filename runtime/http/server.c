@@ -112,7 +112,7 @@ static enum MHD_Result collect(void *arg, enum MHD_ValueKind kind, const char *n
     return MHD_YES;
 }
 
-/* Wrong tokens: five a second are told so at once; then the delay doubles. The right one is always let in. Under the
+/* Wrong tokens: five a second are answered at once; then the delay doubles. The right one is always let in. Under the
  * lock. */
 static unsigned wrong_token(struct tide_http *http) {
     uint64_t now = tide__http_now();
@@ -267,7 +267,7 @@ static enum MHD_Result route(struct tide_http *http, struct MHD_Connection *conn
     return refuse(connection, post ? 405 : 404, post ? "nothing takes a POST here" : "there is no such page", 0);
 }
 
-/* ---- requests, as the library tells of them ---- */
+/* ---- requests, by callbacks of the library ---- */
 
 static void *begin(void *arg, const char *target, struct MHD_Connection *connection) {
     (void)arg;
@@ -388,7 +388,7 @@ static void completed(void *arg, struct MHD_Connection *connection, void **conte
 
 /* ---- connections ---- */
 
-/* Is the process at the other end another user's? Where the kernel does not tell, it is not. */
+/* Is the process at the other end another user's? If the kernel cannot say, no. */
 static bool is_stranger(const struct tide_http *http, const struct sockaddr *client, socklen_t size) {
     struct sockaddr_storage theirs = {0}, ours = {0};
     const struct sockaddr_in here = {
@@ -448,7 +448,7 @@ static void connection_changed(void *arg, struct MHD_Connection *connection, voi
     }
 }
 
-/* Who has not said what he wants in time is cut off. Under the lock: a socket in the list is open. */
+/* Closes connections whose request is late. Under the lock: a socket in the list is open. */
 static void sweep(struct tide_http *http) {
     uint64_t now = tide__http_now();
     for (struct connection *at = http->connections; at; at = at->next) {
@@ -494,7 +494,7 @@ static int open_server(const struct tide_http_options *options, struct tide_http
     pthread_condattr_destroy(&attributes);
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons(options->port), .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
-    pthread_mutex_lock(&http->lock); /* whoever connects before the port is known here waits */
+    pthread_mutex_lock(&http->lock); /* a connection that arrives before the port is known here waits */
     errno = 0;
     http->daemon =
         MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, options->port,
@@ -584,7 +584,7 @@ static int next_request(struct tide_http *http, unsigned timeout_ms, bool call, 
     return r != NULL;
 }
 
-/* Out of the list, with its answer; the library asks for it when the connection goes on. Under the lock. */
+/* Out of the list, with its answer; the library requests it when the connection continues. Under the lock. */
 static void finish(struct tide_http *http, struct request **at, unsigned status, struct MHD_Response *response) {
     struct request *r = *at;
     *at = r->next;

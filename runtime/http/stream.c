@@ -1,5 +1,5 @@
 /*
- * Samples for those who look. A piece is formatted once, when it is published; every stream sends the same bytes. A
+ * Samples for readers. A piece is formatted once, when it is published; every stream sends the same bytes. A
  * stream that has sent all there is suspends its connection, and the next sample wakes it.
  */
 #include "inside.h"
