@@ -6,7 +6,7 @@
  * docs/guides/embedding.md is the guide.
  *
  * Conventions
- *   Errors     fallible functions return 0 or a negative TIDE_E... code; tide_error_message() tells the story
+ *   Errors     fallible functions return 0 or a negative TIDE_E... code; tide_error_message() has the details
  *              of the last failure on the calling fiber (or thread).
  *   Ownership  pointers are borrowed for the call unless the comment says *takes*, *gives* or *shares*.
  *   Threads    "inside" = called by an actor of the node (handler or fiber); "outside" = any other thread of the

@@ -101,7 +101,7 @@ enum tide_message_kind {
     TIDE_ERROR,  /* failure of a tide_call_start: code, text in data */
     TIDE_EXIT,   /* a monitored or linked actor ended: from = who, code = reason (0 normal), text in data */
     TIDE_TIMER,  /* tide_timer_start: call = its id */
-    TIDE_CANCEL, /* the caller of `call` gave up; answering it is useless now */
+    TIDE_CANCEL, /* the caller of `call` has cancelled it; an answer is useless now */
     TIDE_STOP,   /* the node or supervisor asks the actor to end in an orderly way */
 };
 
@@ -122,7 +122,7 @@ struct tide_message {
 struct tide_blob {
     void *data;
     size_t size;
-    void (*release)(struct tide_blob *blob); /* frees data and blob, called once by whoever drops the last count */
+    void (*release)(struct tide_blob *blob); /* frees data and blob, called once, when the last count is dropped */
     uint32_t refs;                           /* atomic; start at 1 */
 };
 /* A blob with `size` bytes of its own memory and one reference; NULL when out of memory. Any thread. */
@@ -146,7 +146,7 @@ struct tide_node_options {
     unsigned right;   /* client: enum tide_right that it asks for; 0: admin, as far as it may */
     const char *join; /* endpoint of any member; NULL: this node is the controller */
     const char
-        *state; /* controller: directory of its decisions; started again with it, it goes on. NULL: none is kept */
+        *state; /* controller: directory of its decisions; started again with it, it continues. NULL: none is kept */
     unsigned controllers; /* first node: 3 or 5 members hold the controller's decisions, and when it ends another one
                              goes on; 0: none does. EUNSUPPORTED without the plugin tide_raft.so */
     unsigned workers;     /* compute threads; default 1. 0 with `no_store` is a pure controller or console */
@@ -203,7 +203,7 @@ enum tide_role { TIDE_ROLE_IO, TIDE_ROLE_COMPUTE, TIDE_ROLE_CONTROL, TIDE_ROLE_D
 enum tide_look_how {
     TIDE_LOOK_RESTS, /* by a fiber of another actor, or by one of its own in tide_look_here */
     TIDE_LOOK_ASKS,  /* in a signal's handler, while one of its fibers runs: it may see to tide_look_here: EBUSY */
-    TIDE_LOOK_FORCED /* the same, and it tells what can be read in the middle of anything */
+    TIDE_LOOK_FORCED /* the same, with what can be read in the middle of anything */
 };
 
 struct tide_actor_options {
@@ -214,15 +214,14 @@ struct tide_actor_options {
     void *state;         /* *takes*: released by `release` when the actor has ended */
     void (*release)(void *state);
     void (*interrupt)(void *state); /* see tide_interrupt; like a signal's handler. NULL: it cannot be */
-    int (*look)(void *state, enum tide_look_how how, char *out,
-                size_t size); /* see tide_look; NULL: it tells nothing */
-    size_t stack_bytes;       /* fibers: default 256 KiB; 1 MiB where Lua runs */
-    uint32_t messages_max;    /* mailbox bound; default 4096 */
-    uint32_t bytes_max;       /* mailbox bound; default 16 MiB */
-    uint8_t role;             /* enum tide_role */
-    uint8_t thread;           /* which thread of that role, modulo their number */
-    tide_address link;        /* linked to this actor from the start, or TIDE_NOBODY */
-    uint8_t opens;            /* enum tide_right that a client has at least to send here; 0: nodes only */
+    int (*look)(void *state, enum tide_look_how how, char *out, size_t size); /* see tide_look; NULL: no description */
+    size_t stack_bytes;    /* fibers: default 256 KiB; 1 MiB where Lua runs */
+    uint32_t messages_max; /* mailbox bound; default 4096 */
+    uint32_t bytes_max;    /* mailbox bound; default 16 MiB */
+    uint8_t role;          /* enum tide_role */
+    uint8_t thread;        /* which thread of that role, modulo their number */
+    tide_address link;     /* linked to this actor from the start, or TIDE_NOBODY */
+    uint8_t opens;         /* enum tide_right that a client has at least to send here; 0: nodes only */
 };
 
 /*
@@ -243,18 +242,18 @@ void tide_open(enum tide_right right);
 int tide_kill(tide_address who, int reason);
 /*
  * Calls the `interrupt` of an actor of this node, on its thread, if that runs a fiber of it at this moment: a fiber
- * that computes hears of nothing else. What it finds there may be in the middle of anything. Once a call at most:
+ * that computes gets nothing else. What it finds there may be in the middle of anything. Once a call at most:
  * repeat it. ENOENT: the actor has ended; EUNSUPPORTED: not in the simulator. Fibers and handlers.
  */
 int tide_interrupt(tide_address who);
 /*
  * What an actor of this node does at this moment, while it does it: text that its `look` writes to `out`, which it
  * returns the length of. `look` allocates nothing and waits for nothing: it may run in a signal's handler. An actor
- * whose thread does not come back to its scheduler is interrupted. ENOENT: the actor has ended; EUNSUPPORTED: it tells
- * nothing; ETIMEDOUT: its thread does not answer within half a second. Fibers.
+ * whose thread does not come back to its scheduler is interrupted. ENOENT: the actor has ended; EUNSUPPORTED: it
+ * reports nothing; ETIMEDOUT: its thread does not answer within half a second. Fibers.
  */
 int tide_look(tide_address who, char *out, size_t size);
-/* From a fiber of the actor that was asked by TIDE_LOOK_ASKS: now it can tell. */
+/* From a fiber of the actor that was asked by TIDE_LOOK_ASKS: now it can answer. */
 void tide_look_here(void);
 
 /*
@@ -266,22 +265,22 @@ int tide_send(tide_address to, enum tide_lane lane, const void *data, size_t siz
 /* The same; the body is `data` followed by `tail` (*shares*: one reference is kept until it is on the wire). Without
  * data nothing is copied on the way to an actor of this node either. */
 int tide_send_blob(tide_address to, enum tide_lane lane, const void *data, size_t size, struct tide_blob *tail);
-/* From outside the node; never waits. EBUSY: the mailbox is full, with what is on its way there. */
+/* From outside the node; never waits. EBUSY: the mailbox is full, counting what is in flight to it. */
 int tide_post(struct tide_node *node, tide_address to, const void *data, size_t size);
 
 struct tide_reply; /* an answer owned by the caller */
 /*
  * Call and wait (fibers only). timeout: ns from now. *gives* the answer; free with tide_reply_free.
- * Three failures told apart: EUNREACHABLE (no route), EDIED (it or its node ended), and the callee's own error: the
- * code it gave to tide_answer_error, EREFUSED if it gave none of its own, text in tide_error_message. Also ETIMEDOUT,
- * ECANCELED, EBUSY.
+ * Three failures are distinguished: EUNREACHABLE (no route), EDIED (it or its node ended), and the callee's own error:
+ * the code it gave to tide_answer_error, EREFUSED if it gave none of its own, text in tide_error_message. Also
+ * ETIMEDOUT, ECANCELED, EBUSY.
  */
 int tide_call(tide_address to, const void *data, size_t size, uint64_t timeout, struct tide_reply **out);
 const void *tide_reply_data(const struct tide_reply *reply, size_t *size);
 void tide_reply_free(struct tide_reply *reply);
 /* Call without waiting (handlers): TIDE_REPLY or TIDE_ERROR arrives later with this id in `call`. */
 int tide_call_start(tide_address to, const void *data, size_t size, uint64_t timeout, uint64_t *id);
-/* Gives up a call; the callee is told by TIDE_CANCEL. */
+/* Cancels a call; the callee gets TIDE_CANCEL. */
 void tide_call_cancel(uint64_t id);
 /* Answer a TIDE_CALL, now or later, from the actor that received it. ENOENT: its caller is gone or was answered. */
 int tide_answer(tide_address from, uint64_t call, const void *data, size_t size);
@@ -294,7 +293,7 @@ void tide_message_free(const struct tide_message *message);
 int tide_sleep(uint64_t duration);
 /* Lets other work of this thread run; a long computation on a shared thread calls it now and then. */
 int tide_yield(void);
-/* The same for other actors alone: until this fiber goes on, no other one of its actor runs, so that what it does
+/* The same for other actors alone: until this fiber continues, no other one of its actor runs, so that what it does
  * between two waits is one step for them. */
 int tide_yield_to_actors(void);
 

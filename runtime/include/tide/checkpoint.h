@@ -36,10 +36,10 @@ struct tide_checkpoint_info {
 
 struct tide_checkpoint;
 /*
- * Writes a generation of all tables while workers go on; returns when all parts are on disk but before it counts. One
- * at a time in a cluster. Fibers of a member. *gives*: end it by commit or abort. Errors: EBUSY (another one is being
- * written, or nodes came or went meanwhile: try again), ETIMEDOUT (a worker does not pass the cut), EIO, ENOSPC, EDIED.
- * After any of them the newest committed generation is what it was.
+ * Writes a generation of all tables while workers continue; returns when all parts are on disk but before it counts.
+ * One at a time in a cluster. Fibers of a member. *gives*: end it by commit or abort. Errors: EBUSY (another one is
+ * being written, or nodes came or went meanwhile: try again), ETIMEDOUT (a worker does not pass the cut), EIO, ENOSPC,
+ * EDIED. After any of them the newest committed generation is what it was.
  */
 int tide_checkpoint_start(struct tide_node *node, const struct tide_checkpoint_options *options,
                           struct tide_checkpoint **out);

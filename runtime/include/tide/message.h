@@ -15,7 +15,8 @@
  *   int rc = tide_view_open(message->data, message->size, &view);
  *   if (rc == 0) { ... view.object ...; tide_view_release(&view); }
  *
- * A body may come from a stranger: tide_view_open checks lengths, depth and counts before msgpack-c allocates by them.
+ * A body may come from an untrusted peer: tide_view_open checks lengths, depth and counts before msgpack-c allocates by
+ * them.
  */
 #ifndef TIDE_PUBLIC_MESSAGE_H
 #define TIDE_PUBLIC_MESSAGE_H

@@ -68,7 +68,7 @@ enum tide_model {
     TIDE_BSP,        /* exactly the pushes of stamps up to c - 1 */
     TIDE_SSP,        /* at least those up to c - 1 - staleness; a copy is fetched anew when it is too old */
     TIDE_ESSP,       /* the same; every clock, homes push the rows that changed to the nodes that hold copies */
-    TIDE_ASYNC,      /* those a copy had that is at most `age_ms` old, or was while a new one is on its way */
+    TIDE_ASYNC,      /* those a copy had that is at most `age_ms` old, or was while a new one is in flight */
     TIDE_VAP, /* all but updates that together change no value by more than the bound: it is the pushes that wait */
 };
 struct tide_consistency {
@@ -160,9 +160,10 @@ int tide_table_create(struct tide_node *node, const struct tide_table_options *o
 int tide_tables_forget(struct tide_node *node);
 /* The table of that name, if it exists. Any thread. */
 int tide_table_find(struct tide_node *node, const char *name, struct tide_table **out);
-/* What create and find gave is not needed any more. A table that is dropped is freed when nobody has it. */
+/* What create and find gave is not needed any more. A table that is dropped is freed when its last holder releases it.
+ */
 void tide_table_release(struct tide_table *table);
-/* The table goes on all nodes, its rows too; its name is free at once. Operations under way end as always, or fail
+/* The table goes on all nodes, its rows too; its name is free at once. Operations in flight end as always, or fail
  * after a second, and new ones are refused: ECLOSED. ENOENT: there is none of that name. Fibers. */
 int tide_table_drop(struct tide_node *node, const char *name);
 const struct tide_table_options *tide_table_options(const struct tide_table *table);
@@ -181,10 +182,10 @@ struct tide_ticket {
 /*
  * Pull: rows[i] = values of keys[i] (row-major, width floats each). Keys in any order, duplicates allowed.
  * Push: applies rows[i] to keys[i] by the table's update rule, in order. Local keys are read and written in place.
- * ticket NULL: waits (fibers only). Else returns when it is under way: at once, unless 1,024 messages or 4 MiB to a
- * home are unanswered already, for which a fiber waits and anybody else gets EBUSY. `rows` of a pull must live until
- * the ticket is done; the rows of a push are copied. Per key: synchronous operations are sequentially consistent, one
- * worker's (a fiber's) operations take effect in program order. In a table with copies an operation waits for that
+ * ticket NULL: waits (fibers only). Else returns when it is in flight: at once, unless 1,024 messages or 4 MiB to a
+ * home are unanswered already, for which a fiber waits and any other caller gets EBUSY. `rows` of a pull must live
+ * until the ticket is done; the rows of a push are copied. Per key: synchronous operations are sequentially consistent,
+ * one worker's (a fiber's) operations take effect in program order. In a table with copies an operation waits for that
  * until asynchronous pulls of its keys, of the same worker, are answered. Errors: ERANGE (names key and limit; nothing
  * was done), ENAN, EFULL, EDIED, ELOST, EFENCED, ETIMEDOUT.
  */
@@ -242,7 +243,7 @@ struct tide_sampler;
 /* Errors: EINVAL (names what), ERANGE (candidates outside of the table), ENOMEM. */
 int tide_sampler_create(struct tide_table *table, const struct tide_sampler_options *options,
                         struct tide_sampler **out);
-/* Gives up what is open. */
+/* Abandons what is open. */
 void tide_sampler_destroy(struct tide_sampler *sampler);
 /* Announces a sample of `count` keys: the earlier, the more is local when it is pulled. *sample names it. Errors:
  * ELIMIT (2^20 keys, 4096 open samples), ENOMEM, the draw's own. Inside. */
@@ -255,12 +256,12 @@ int tide_sampler_finish(struct tide_sampler *sampler, uint32_t sample);
 void tide_sampler_stats(const struct tide_sampler *sampler, struct tide_sampler_stats *out);
 
 /*
- * Gives slots (0..TIDE_SLOTS-1) of a table to `node` while everybody works on; those that are there already stay. The
+ * Gives slots (0..TIDE_SLOTS-1) of a table to `node` while all continue to work; those that are there already stay. The
  * controller plans and records it. Returns when all are there and nothing goes by their old homes any more. Tables with
  * replicas are refused: their controller places the copies. All slots are moved, or none is: EINVAL (no such slot; no
  * node of that id that is up and holds rows), EBUSY (one of them is on the move already), ENOENT (a slot's home died),
  * EREFUSED. Or it began: ELOST (`node` died meanwhile, and with it the rows that had reached it), EDIED (the controller
- * did: one that keeps its state goes on with it), ETIMEDOUT (after 600 s; it goes on).
+ * did: one that keeps its state continues with it), ETIMEDOUT (after 600 s; the move continues).
  * Fibers.
  */
 int tide_table_move(struct tide_table *table, const uint32_t *slots, size_t slot_count, uint16_t node);
@@ -280,18 +281,19 @@ uint32_t tide_table_slot(const struct tide_table *table, uint64_t key);
  * Techniques of single keys. Copies of shared keys (techniques replicate and intent) are read and written by the
  * workers of their node in place. In rounds, what accumulated there goes to the owners of the rows and rows that
  * changed come back: a worker sees its own pushes at once and those of others somewhat later, in no common order, and
- * when nobody pushes any more all copies become equal. An update that was not sent yet is lost when its node dies (not
+ * when pushes end, all copies become equal. An update that was not sent yet is lost when its node dies (not
  * when it leaves). Rules add, sgd and adagrad; tables without clocks and without replicas: else EUNSUPPORTED.
  */
 struct tide_share_options {
-    const uint16_t *nodes; /* replicate: who has copies; none named: all, those that join later too */
+    const uint16_t *nodes; /* replicate: nodes with copies; none named: all, those that join later too */
     size_t node_count;
     /* of the table's shared keys: */
     uint32_t rate;   /* rounds a second at most; 0: 100 */
     float threshold; /* an update waits until its largest entry is this, at most 1 s */
     float clip; /* an update longer than so many times the mean one is cut to that, after 1,000 updates; 0: none is */
 };
-/* Tells all nodes; done means told, not carried out. options NULL: defaults. Fibers. ERANGE, EINVAL, EUNSUPPORTED. */
+/* Notifies all nodes; done means notified, not carried out. options NULL: defaults. Fibers. ERANGE, EINVAL,
+ * EUNSUPPORTED. */
 int tide_table_manage(struct tide_table *table, const uint64_t *keys, size_t key_count, uint8_t technique,
                       const struct tide_share_options *options);
 /* The technique of a key, as this node knows; *copy: it has a copy now. Any thread. */
@@ -368,7 +370,7 @@ struct tide_store_load {
     uint64_t busy_ns;        /* spent on them */
 };
 void tide_node_load(struct tide_node *node, struct tide_store_load *out);
-/* How long this node has had operations under way to the store of another one since its start, ns: what it asked that
+/* How long this node has had operations in flight to the store of another one since its start, ns: what it asked that
  * one for, the network between them and all that queues there included. Rows of relocating tables, which go by this
  * node's own store, count for that. Any thread. */
 uint64_t tide_node_waited(struct tide_node *node, unsigned home);
@@ -388,16 +390,16 @@ void tide_table_health(struct tide_table *table, struct tide_table_health *out);
 
 /*
  * Clocks. A worker is a fiber that said so; it counts intervals of its work from `clock` on, and what it pushes in
- * interval c has stamp c. Consistency models, intents and exact checkpoints are told in these clocks.
+ * interval c has stamp c. Consistency models, intents and exact checkpoints are in these clocks.
  */
 /* The calling fiber is worker `worker` of the run from now. EINVAL: it is one already, or no fiber of a node. */
 int tide_worker_begin(struct tide_node *node, uint32_t worker, uint32_t clock);
-/* The same in a domain of clocks (tide_table_options): workers wait for those of their domain, for nobody else. */
+/* The same in a domain of clocks (tide_table_options): workers wait for those of their domain alone. */
 int tide_worker_begin_in(struct tide_node *node, uint32_t domain, uint32_t worker, uint32_t clock);
-/* It is none any more; nobody waits for its clock. The end of the fiber does the same. Fibers. */
+/* It is none any more; no worker waits for its clock. The end of the fiber does the same. Fibers. */
 void tide_worker_end(void);
 /* The calling fiber's clock; -1: it is no worker. It may begin at a higher clock than it asked for: a clock that others
- * were told is over stays over. Any thread. */
+ * was notified of as over stays over. Any thread. */
 int64_t tide_worker_clock(void);
 /* Ends the calling worker's interval; returns its new clock. EINVAL: the calling fiber is no worker. */
 int tide_clock(void);
@@ -447,10 +449,10 @@ struct tide_staleness {               /* of this node */
     struct tide_worker_staleness all; /* of its workers together */
     uint64_t copies, copy_bytes, evicted;
     uint64_t values_in, values_out, deltas_out; /* rows */
-    uint64_t value_bytes, answer_bytes;         /* sent: rows for copies; those of them that somebody had asked for */
+    uint64_t value_bytes, answer_bytes;         /* sent: rows for copies; those of them that were requested */
     uint64_t delta_bytes;                       /* sent: updates for homes */
     uint64_t early_rows, early_bytes;           /* of these: before their clock */
-    uint64_t confirm_bytes;                     /* sent, vap: who has seen what */
+    uint64_t confirm_bytes;                     /* sent, vap: which node has seen what */
     uint64_t excess;                            /* vap: updates that alone are larger than the bound */
 };
 void tide_table_staleness(struct tide_table *table, struct tide_staleness *out);
