@@ -1,7 +1,7 @@
 /*
  * One msgpack value as a line of text for people: `{op = "status", keys = u64[48], [1, 2.5, nil]}`. Of typed arrays
  * and binaries the size, of strings the first 40 bytes. Takes values that are cut short (the beginning of a long
- * message) and bytes that are no msgpack: what can be read is told, then "...". No allocation, no recursion.
+ * message) and bytes that are no msgpack: what can be read is printed, then "...". No allocation, no recursion.
  */
 #include "wire/head.h"
 

@@ -9,7 +9,7 @@
 #include "base/base.h"
 
 enum {
-    TIDE__ROWS_VERSION = 2,         /* told by OPEN; a later one only adds requests and fields */
+    TIDE__ROWS_VERSION = 2,         /* sent by OPEN; a later one only adds requests and fields */
     TIDE__ROWS_BYTES_MAX = 1 << 20, /* of the rows in one request or answer; one row may be larger */
     TIDE__ROWS_WINDOW = 256,        /* pushes of one client that may be unanswered, by sequence */
 };

@@ -1,5 +1,5 @@
 /*
- * The header of a safetensors file, read and written on buffers; whoever has the file does the I/O.
+ * The header of a safetensors file, read and written on buffers; the owner of the file does the I/O.
  * A file is a u64 little-endian length N, N bytes of JSON, and one buffer of tensors.
  */
 #ifndef TIDE_WIRE_SAFETENSORS_H

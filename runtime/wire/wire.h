@@ -94,7 +94,8 @@ bool tide_read_field(const struct tide_reader *r, const char *key, struct tide_r
 int tide_scan(const void *data, size_t size);
 
 /* One value as a line of text for people, at most capacity - 1 bytes and a zero (describe.c). Bytes that are cut short
- * or no msgpack are told as far as they go. Strings come as they are: whoever prints them escapes. Returns its length.
+ * or no msgpack are described as far as they go. Strings come as they are: the printer escapes them. Returns its
+ * length.
  */
 size_t tide_describe(const void *data, size_t size, char *out, size_t capacity);
 
