@@ -94,7 +94,7 @@ static void take_apart(struct tide_node *node, uint64_t timeout) {
     struct tide_error_slot *previous = tide__error_slot_swap(&slot);
     if (node->system && !tide_system_stop(node->system, timeout)) {
         tide__error_slot_swap(previous);
-        return; /* somebody's thread still uses it all */
+        return; /* another thread still uses it all */
     }
     if (node->net) {
         tide_net_close(node->net);
