@@ -1,4 +1,4 @@
-/* Who a node is in its cluster, as its host asks. */
+/* The identity of a node in its cluster, for its host. */
 #include "net/net.h"
 
 #include <string.h>

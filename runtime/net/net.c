@@ -92,7 +92,7 @@ static void become_controller(struct tide_net *net) {
     tide_system_set_node_id(net->system, self.id);
     atomic_store_explicit(&net->id, self.id, memory_order_relaxed);
     atomic_store_explicit(&net->controller, self.id, memory_order_relaxed);
-    (void)tide__decision_add(net, &self); /* nobody else can be joining yet */
+    (void)tide__decision_add(net, &self); /* no other node can be joining yet */
     tide__decide(net);
 }
 
@@ -159,7 +159,7 @@ static void begin_leave(struct tide_net *net) {
         return;
     }
     if (tide__quorum_is(net) && net->controls && net->control->ops->hand_over(net->control) == 0) {
-        return; /* the next one is asked when it commands */
+        return; /* the next controller is asked when it leads */
     }
     if (net->controls) { /* the others wait for it to be started again */
         tide__net_become(net, TIDE_MEMBER_LEFT, 0, "the controller goes");
@@ -172,7 +172,7 @@ static void begin_leave(struct tide_net *net) {
     awaited = awaited || (net->away && net->store);           /* whose rows only a controller can move */
     awaited = awaited || (net->away && tide__quorum_is(net)); /* there is one soon */
     if (!linked && !net->client && awaited) {
-        return; /* it is told when it is there again */
+        return; /* it is notified when it is back */
     }
     if (net->client || !linked) {
         tide__net_become(net, TIDE_MEMBER_LEFT, 0, "left");
@@ -294,7 +294,7 @@ static void send(void *arg, struct tide_outgoing *message) {
     tide__peer_send(arg, message);
 }
 
-/* ---- the members actor: answers who asks for the list ---- */
+/* ---- the members actor: answers requests for the list ---- */
 
 static int members_handle(void *state, const struct tide_message *message) {
     struct tide_net *net = state;

@@ -1,10 +1,10 @@
 /*
- * The net room: connections between nodes (link.c) and who is in the cluster (members.c).
+ * The net room: connections between nodes (link.c) and the members of the cluster (members.c).
  * Everything here runs on I/O thread 0 unless marked "any thread".
  *
- * One connection per pair of nodes (the higher id dials the lower; a joiner dials who it was told to). It carries a
- * session (session.c), which lasts as long as both incarnations and survives the connection: who dialled dials again,
- * and what was under way arrives once and in order. The end of a session is the peer's death for everybody above.
+ * One connection per pair of nodes (the higher id dials the lower; a joiner dials the address it was given). It carries
+ * a session (session.c), which lasts as long as both incarnations and survives the connection: the dialler redials, and
+ * what was in flight arrives once and in order. The end of a session is the peer's death for every layer above.
  */
 #ifndef TIDE_NET_H
 #define TIDE_NET_H
@@ -37,7 +37,7 @@ struct tide_net_options {
     const char *cluster, *name, *listen, *join;
     const char *state; /* directory of a controller's decisions, from which it can be started again, or of the logs of
                           several, of joiners too that may hold one; NULL: none */
-    unsigned controllers; /* first node: so many members hold them, 3 or 5, and one of those goes on; 0: no */
+    unsigned controllers; /* first node: so many members hold them, 3 or 5, and another one takes over; 0: no */
     const char *keys;     /* directory of a credential (keys.h); NULL: none, and this machine only */
     uint64_t silence;     /* as tide_node_options */
     uint16_t workers;
@@ -48,15 +48,15 @@ struct tide_net_options {
  * others; errors as tide_node_create. The controller (join NULL) is UP with id 1 at once. When it fails after the
  * listener was tried, *out is set all the same: tide_net_destroy it after tide_system_stop. */
 int tide_net_create(struct tide_system *system, const struct tide_net_options *options, struct tide_net **out);
-/* Starts dialling; tide_net_state tells how it goes. No-op on a controller. */
+/* Starts dialling; tide_net_state has the progress. No-op on a controller. */
 int tide_net_join(struct tide_net *net);
 /* Controller that keeps its decisions in memory, I/O thread 0: from now on so many members, 3 or 5, hold them, and one
- * of the others commands once they do. EUNSUPPORTED: no plugin. */
+ * of the others leads once they do. EUNSUPPORTED: no plugin. */
 int tide_net_replicate(struct tide_net *net, unsigned controllers);
 /* State of this node itself; reason: text of a failed join. Any thread. */
 int tide_net_state(struct tide_net *net, int *code, char *reason, size_t capacity);
 /* Asks the controller to take this node out in order (members see LEAVING; the store moves its slots away; then LEFT).
- * Any thread; poll tide_net_state for TIDE_MEMBER_LEFT. On a controller: tells all members to end and drops links; one
+ * Any thread; poll tide_net_state for TIDE_MEMBER_LEFT. On a controller: orders all members to end and drops links; one
  * with a state directory only goes: the others wait for it to be started again; one of several hands over first, and
  * leaves as a member. */
 void tide_net_leave(struct tide_net *net);
@@ -67,7 +67,7 @@ void tide_net_fail(struct tide_net *net, int code, const char *reason);
 void tide_net_ends(struct tide_net *net, const uint16_t *ids, size_t count);
 /* Controller, I/O thread 0: was that said of this member? */
 bool tide_net_is_to_end(struct tide_net *net, uint16_t id);
-/* After tide_system_stop, while the store is there: who waits for a decision hears that there is none. */
+/* After tide_system_stop, while the store is there: waiters for a decision learn that there is none. */
 void tide_net_close(struct tide_net *net);
 void tide_net_destroy(struct tide_net *net); /* after tide_system_stop */
 
@@ -89,13 +89,13 @@ unsigned tide_net_right(const struct tide_net *net);
  * thread. */
 int tide_net_grant_silence(struct tide_net *net, uint64_t silence);
 uint16_t tide_net_controller(const struct tide_net *net); /* id; 0: not known at the moment; any thread */
-/* May the controller go and be started again? Then who has a request to it waits. Any thread. */
+/* May the controller go and be started again? Then requests to it wait. Any thread. */
 bool tide_net_durable(const struct tide_net *net);
-/* Is this node the controller, and have the others been told? I/O thread 0. */
+/* Is this node the controller, and have the others been notified? I/O thread 0. */
 bool tide_net_controls(const struct tide_net *net);
 /* Of the controller that this node obeys; rises with every other one. I/O thread 0. */
 uint64_t tide_net_term(const struct tide_net *net);
-/* Controller, I/O thread 0: what it has recorded, and how it records more (control.h) before it tells anybody. When
+/* Controller, I/O thread 0: what it has recorded, and how it records more (control.h) before it announces it. When
  * that fails the controller ends, and `done` hears a code. */
 const struct tide_control_state *tide_net_recorded(const struct tide_net *net);
 void tide_net_record(struct tide_net *net, const struct tide_control_put *puts, size_t count, tide_control_done done,
@@ -134,26 +134,26 @@ struct tide_link_info {
     uint64_t round_trip_ns; /* of the last heartbeat */
 };
 size_t tide_net_links(struct tide_net *net, struct tide_link_info *out, size_t limit); /* any thread */
-/* Bytes of a lane that has credit that a node has consumed, as it acknowledged, and that are under way to it. False: it
+/* Bytes of a lane that has credit that a node has consumed, as it acknowledged, and that are in flight to it. False: it
  * was never connected. Any thread. */
 bool tide_net_flow(const struct tide_net *net, uint16_t id, enum tide_lane lane, uint64_t *consumed,
                    uint64_t *under_way);
 
 /* What a node with a memory cap says of it to its peers, with the credit it returns. `grant`: so many bytes may each of
- * them have under way to it, over all lanes; UINT64_MAX: it has no cap, and the lanes' windows are all there is. */
+ * them have in flight to it, over all lanes; UINT64_MAX: it has no cap, and the lanes' windows are all there is. */
 struct tide_memory_report {
     uint64_t used, cap, grant;
     enum tide_tier tier;
 };
-/* This node's own; its peers are told, when it is news. I/O thread 0. */
+/* This node's own; its peers are notified of changes. I/O thread 0. */
 void tide_net_report_memory(struct tide_net *net, const struct tide_memory_report *report);
 /* EBUSY, with the time after which it is worth another try: "WHO uses .. of its .. of memory: WHY".
  */
 int tide_net_memory_refuse(const char *who, const struct tide_memory_report *report, const char *why);
 /* The last word of a node, this one's own included. Any thread. */
 void tide_net_memory(const struct tide_net *net, uint16_t id, struct tide_memory_report *out);
-/* Called on I/O thread 0 with the id of a node whose word is another. One may be set; what was told before is in
- * tide_net_memory. */
+/* Called on I/O thread 0 with the id of a node whose memory report changed. One may be set; what was reported before is
+ * in tide_net_memory. */
 void tide_net_watch_memory(struct tide_net *net, void (*changed)(void *arg, uint16_t id), void *arg);
 /* Bytes of messages that wait to be written, to be acknowledged, or for their other fragments. I/O thread 0. */
 uint64_t tide_net_queued(const struct tide_net *net);
@@ -164,13 +164,13 @@ uint64_t tide_net_scaled(uint64_t window, uint64_t grant);
 struct tide_hello {
     uint32_t version;
     char cluster[64], name[64], to[64];
-    uint64_t incarnation, to_incarnation; /* the latter 0: whoever has that name */
+    uint64_t incarnation, to_incarnation; /* the latter 0: any incarnation of that name */
     uint16_t id, workers;
     bool store, client;
     int32_t pid;
     char endpoint[160];
-    uint64_t session, received; /* to go on with and its last frame that came; 0: a new one */
-    uint64_t attempt;           /* of this node to reach the other, counted up: a late one is no news */
+    uint64_t session, received; /* to resume and its last frame that came; 0: a new one */
+    uint64_t attempt;           /* of this node to reach the other, counted up: a late one is ignored */
     uint64_t term;              /* of a controller; 0: none */
     uint8_t right;              /* enum tide_right that a client asks for, at most; of members NODE */
 };

@@ -4,7 +4,7 @@
  * Everything belongs to I/O thread 0 except what is marked otherwise. A *peer* is another node by
  * id: its admission counters are used by every thread, so it is never freed while the node lives. A
  * *link* is one connection, from dial or accept to the stream's `closed`. A *session* is what two
- * incarnations have under way between them; it outlives its links. A *known* node is an entry of
+ * incarnations have in flight between them; it outlives its links. A *known* node is an entry of
  * the member list.
  *
  *   keys.c       certificates and what they say; tls.c, channel.c: streams under TLS
@@ -14,14 +14,14 @@
  *   peer.c       peers, admission, credit
  *   memory_credit.c     what nodes say of their memory, and the windows that this leaves
  *   members.c    views and what follows from them
- *   ring.c       who is linked with whom, and whose beats count
+ *   ring.c       which nodes are linked, and whose beats count
  *   gossip.c     what neighbours have heard of others
  *   probe.c      others are asked before a silent peer is reported
- *   local_health.c     how long nodes that live stand still here
+ *   local_health.c     how long live nodes stall here
  *   leader_change.c the controller goes away, another one announces itself
- *   controller.c who may join, who is dead, who has left
- *   decision.c   how the controller's decisions are recorded and told
- *   quorum.c    several nodes hold them: who commands, who holds the log
+ *   controller.c which nodes may join, are dead, have left
+ *   decision.c   how the controller's decisions are recorded and announced
+ *   quorum.c    several nodes hold them: which leads, which hold the log
  *   net.c        the contract of net.h, the turn's hook
  */
 #ifndef TIDE_NET_STATE_H
@@ -35,7 +35,7 @@
 
 #define JOIN_PATIENCE                                                                                                  \
     (9 * TIDE_SECOND) /* a joiner, or a client that lost it, looks for a controller so long, and                       \
-                         knows why not before whoever waits for it gives up (node.c) */
+                         has the reason of a failure before a waiter times out (node.c) */
 
 struct known;
 struct report;
@@ -51,7 +51,7 @@ struct tide_net {
     struct tide_port *port;
     struct tide_executor *executor;
     tide_address members_actor;
-    char cluster[64]; /* "" of a client that was not told, until it has joined */
+    char cluster[64]; /* "" of a client without the name, until it has joined */
     char listen[160], join[160], wanted_name[64];
     uint64_t incarnation;
     uint16_t workers;
@@ -67,7 +67,7 @@ struct tide_net {
     atomic_bool durable;                                        /* the controller may go and be started again */
     atomic_uint_fast64_t memory_used, memory_cap, memory_grant; /* memory_credit.c: of this node */
     atomic_uint memory_tier;
-    void (*_Atomic memory_changed)(void *arg, uint16_t id); /* NULL: nobody is told */
+    void (*_Atomic memory_changed)(void *arg, uint16_t id); /* NULL: none */
     void *memory_arg;                                       /* set before */
 
     /* any thread, under lock */
@@ -93,7 +93,7 @@ struct tide_net {
     struct tide_session *awake; /* what a tick has to look at: all in small clusters, else see ring.c */
     uint64_t deadline;          /* no link has an earlier one */
     bool settling, joining, leave_sent, finished, tick_soon;
-    struct tide_outgoing *early, **early_tail; /* to nodes that no view has told of yet */
+    struct tide_outgoing *early, **early_tail; /* to nodes that no view names yet */
     uint64_t early_since;
     bool attend;  /* peers without a session are to be dialled, or messages wait for them */
     bool ringed;  /* too many for links all to all */
@@ -109,12 +109,12 @@ struct tide_net {
     size_t unsettled_low, unsettled_high; /* unsettled members are in [low, high) */
     uint64_t view, term;                  /* of the controller: the highest that was heard of */
     bool controls;                        /* this node is the controller */
-    uint64_t told;                        /* the last term in which this node as controller told a view */
-    bool away;                            /* it is gone; who commands next will say so */
-    struct tide_member_watch *watches;    /* those that were told of all members already */
+    uint64_t told;                        /* the last term in which this node as controller announced a view */
+    bool away;                            /* it is gone; the next controller will announce that */
+    struct tide_member_watch *watches;    /* those that were notified of all members already */
     size_t living;                        /* members that settled as such */
     bool unpublished;                     /* members have changed since they were published */
-    bool parked;                          /* hellos of nodes that no view has told of wait for the next one */
+    bool parked;                          /* hellos of nodes that no view names wait for the next one */
     bool asks_again;                      /* a joiner whose controller went before the first view */
     unsigned redirects;
     uint64_t away_since;
@@ -123,7 +123,7 @@ struct tide_net {
     bool far;                           /* it is of other machines */
     uint64_t violations, violations_logged, violations_second;
     uint64_t keys_at; /* when the files of the keys are looked at again */
-    /* controller, and who holds its log */
+    /* controller, and the holders of its log */
     struct tide_control *control; /* NULL: none */
     struct tide_control *alone;   /* what this node decided with before it shared a log; NULL: none */
     bool control_refused;         /* this node was to hold the log, and cannot */
@@ -147,7 +147,7 @@ void tide__join_failed(struct tide_net *net, bool passing, int code, const char 
 static inline uint16_t tide__net_id(struct tide_net *net) {
     return (uint16_t)atomic_load_explicit(&net->id, memory_order_relaxed);
 }
-/* Until tide_net_join the actors that others write to may not be there: nobody is dialled or answered. */
+/* Until tide_net_join the actors that others write to may not be there: no peer is dialled or answered. */
 static inline bool tide__net_is_complete(const struct tide_net *net) {
     return net->joining || TIDE_MUTANT(answers_half_made);
 }

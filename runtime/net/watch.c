@@ -1,5 +1,5 @@
 /*
- * What the watch (base/watch.h) sees of links: queues that have work and credit, and nobody who sends. Between two
+ * What the watch (base/watch.h) sees of links: queues that have work and credit, and no sender. Between two
  * events, while I/O thread 0 sleeps.
  */
 #include "net/net_state.h"

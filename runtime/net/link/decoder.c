@@ -175,7 +175,7 @@ static bool peek_fragment(const uint8_t *at, size_t size, struct fragment *out) 
     return true;
 }
 
-/* Checks the fragment against what is under way in its lane and makes the blob of a new one. */
+/* Checks the fragment against what is pending in its lane and makes the blob of a new one. */
 static int open_fragment(struct tide_decoder *in, const struct fragment *f) {
     if (f->lane == TIDE_LANE_SYSTEM || f->lane >= TIDE_LANE_COUNT || f->size == 0) {
         return tide_fail(TIDE_EPROTO, "a fragment of %zu bytes in lane %u", f->size, (unsigned)f->lane);

@@ -15,7 +15,7 @@
 enum { TIDE_INTAKE_CHUNK = 256 << 10 };
 
 struct tide_assembly {
-    struct tide_blob *blob; /* NULL: no fragmented frame is under way in this lane */
+    struct tide_blob *blob; /* NULL: no fragmented frame is pending in this lane */
     uint64_t stream;
     size_t filled, whole; /* bytes there; of them, in fragments that are there to their end */
 };
@@ -40,7 +40,7 @@ void tide__decoder_deinit(struct tide_decoder *decoder);
 /* The connection is gone: moves what of fragmented frames is there whole to `lanes` (uninitialised)
  * and forgets the rest. */
 void tide__decoder_suspend(struct tide_decoder *decoder, struct tide_assembly lanes[TIDE_LANE_COUNT]);
-/* Another connection goes on behind frame `sequenced`; moves `lanes` back. */
+/* Another connection continues after frame `sequenced`; moves `lanes` back. */
 void tide__decoder_resume(struct tide_decoder *decoder, struct tide_assembly lanes[TIDE_LANE_COUNT],
                           uint64_t sequenced);
 void tide__assembly_drop(struct tide_assembly lanes[TIDE_LANE_COUNT]);

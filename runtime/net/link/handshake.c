@@ -154,7 +154,7 @@ static int accept_joiner(struct tide_link *link, const struct tide_hello *hello)
 }
 
 /* Is the session alive, over a link on which its peer was heard just now, or may rest? A hello
- * without a session cannot end it then: who has lost one has closed its link, or is silent. */
+ * without a session cannot end it then: a node that has lost one has closed its link, or is silent. */
 static bool is_alive(const struct tide_session *s, uint64_t now) {
     return s && s->confirmed && s->link && s->link->state == LINK_UP &&
            (s->resting || now - s->detector.last < ALIVE_WITHIN);
@@ -176,7 +176,7 @@ static bool find_session(struct tide_link *link, struct tide_peer *peer, const s
     struct tide_session *s = peer->session;
     bool mistaken = tide__session_mistake == MISTAKE_ANY_INCARNATION;
     if (hello->session == 0 && s && s->confirmed && !mistaken) {
-        /* It has forgotten, or given up. A member does so once in its life. */
+        /* It has forgotten or ended the session. A member does so once in its life. */
         tide__session_end(s, "its session was lost");
         s = NULL;
         if (!hello->client) {
@@ -204,7 +204,7 @@ static bool find_session(struct tide_link *link, struct tide_peer *peer, const s
     return true;
 }
 
-/* Whoever may not dial asks this node to. */
+/* The peer may not dial, so it asks this node to. */
 static void call_back(struct tide_link *link, struct tide_peer *peer) {
     tide__ring_knocked(link->net, peer);
     say_no(link, TIDE_EBUSY, "this node calls back");
@@ -426,7 +426,7 @@ static int mesh_welcomed(struct tide_link *link, const struct tide_welcome *answ
     return 0;
 }
 
-/* Whoever answers has the name that its certificate says, unless that is any node's. */
+/* The answering node has the name that its certificate says, unless that is any node's. */
 static int check_name(struct tide_link *link, const char *name) {
     struct tide_channel_peer peer;
     tide__channel_peer(&link->channel, &peer);

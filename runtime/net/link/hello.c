@@ -1,5 +1,5 @@
 /*
- * Handshake bodies. The reader of bytes from strangers: every text is bounded and checked against
+ * Handshake bodies. The reader of bytes from unknown peers: every text is bounded and checked against
  * its rule before it is kept, every number against its range. Of another version only the version
  * itself is looked at.
  */

@@ -5,7 +5,7 @@
 
 #include "net/net.h"
 
-/* What the accepting side says of itself, and to a joiner: who it is from now on, or where the
+/* What the accepting side says of itself, and to a joiner: its id and name, or where the
  * controller listens. */
 struct tide_welcome {
     uint32_t version;
@@ -13,7 +13,7 @@ struct tide_welcome {
     uint64_t incarnation;
     uint16_t id;
     char endpoint[160], controller[160];
-    uint64_t session, received; /* the session that begins or goes on; its last frame that came */
+    uint64_t session, received; /* the session that begins or resumes; its last frame that came */
     uint16_t assigned_id;       /* 0: none was asked for, or ask the controller */
     char assigned_name[64];
     uint8_t right;       /* enum tide_right that the other side has here */

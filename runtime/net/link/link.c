@@ -3,7 +3,7 @@
  *
  * Writing: whatever is queued during a turn leaves at its end, or when it fills a batch, in as few
  * system calls as the socket allows; a full socket continues from `writable`. Reading: frames are parsed where they
- * landed (decoder.c). Bytes that are not ours close the link with a logged reason and cost nobody else anything.
+ * landed (decoder.c). Bytes that are not ours close the link with a logged reason and cost no other link anything.
  *
  * A link is up for one pair of incarnations and carries their session. Its loss suspends the
  * session (session.c), unless one side wanted it: then the session ends too.
@@ -112,7 +112,7 @@ static struct tide_tls *tls_for(const struct tide_net *net, const char *endpoint
     return net->port->simulated || !tide_endpoint_is_local(endpoint) ? net->tls : NULL;
 }
 
-/* Whoever may speak before its hello: this node's own user, or a stranger, told apart by user or
+/* Whoever may speak before its hello: this node's own user, or an unknown peer, distinguished by user or
  * address. */
 static bool is_own_user(struct tide_net *net, const struct tide_peer_identity *who) {
     return net->port->simulated || (who->local_user && who->uid == net->port->ops->user(net->port));
@@ -127,7 +127,7 @@ static bool same_origin(const struct tide_peer_identity *a, const struct tide_pe
     return strncmp(a->address, b->address, host) == 0;
 }
 
-/* Are there too many that have not said who they are? Strangers have a share each and one together,
+/* Are there too many unidentified connections? Unknown peers have a share each and one together,
  * so that they never take the places of this node's own user. All members may come at one moment:
  * when the workers of a large cluster first use a server's rows. */
 static bool is_crowded(struct tide_net *net, const struct tide_peer_identity *who) {
@@ -176,7 +176,7 @@ void tide__link_accepted(void *arg, struct tide_stream *stream) {
             (void)tide_audit_add(&(struct tide_audit_entry){
                 .verb = "connect", .result = why, .credential = uid, .address = identity.address});
         }
-        return; /* what nobody takes the port closes */
+        return; /* what is not taken, the port closes */
     }
     struct tide_link *link = link_create(net, LINK_ACCEPTED, LINK_GREETING, tide_limit(net_handshake_timeout));
     if (!link) {
@@ -313,14 +313,14 @@ static void closed(void *arg, int reason) {
         }
     } else if (s) {
         tide__session_suspend(s);
-        if (link->purpose == LINK_JOIN && net->view == 0) { /* nothing to go on with */
+        if (link->purpose == LINK_JOIN && net->view == 0) { /* nothing to resume */
             tide__session_end(s, "closed by the peer");
         }
     } else if (owned) {
         peer->link = NULL;
     }
     if (net->finished || s) {
-        /* nobody is interested any more, or all is said */
+        /* it is not needed any more, or all is sent */
     } else if (link->purpose == LINK_JOIN) {
         if (!expected) {
             join_failed(link, reason, NULL);
@@ -393,7 +393,7 @@ static void flush(struct tide_link *link) {
     }
 }
 
-/* The peer then works on it while this turn goes on. */
+/* The peer then works on it while this turn continues. */
 void tide__link_queued(struct tide_link *link) {
     if (!link->blocked && outbox_of(link)->queued_bytes >= BATCH_BYTES) {
         flush(link);
@@ -467,7 +467,7 @@ static bool is_for_clients(const struct tide_link *link, const struct tide_frame
     case TIDE_FRAME_MONITOR:
     case TIDE_FRAME_DEMONITOR:
         return frame->lane != TIDE_LANE_STORE;
-    case TIDE_FRAME_EXIT: /* that an actor of its own, which somebody here watches, has ended */
+    case TIDE_FRAME_EXIT: /* that an actor of its own, which is watched here, has ended */
         return frame->call != 0 && (frame->call != TIDE_EXIT_KILLS || TIDE_MUTANT(client_kills)) &&
                tide_address_node(frame->from) == link->peer->id;
     default:

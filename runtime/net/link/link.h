@@ -15,14 +15,14 @@ enum {
 };
 
 #define BEAT_INTERVAL tide_limit(net_beat_interval)
-#define ALIVE_WITHIN (1 * TIDE_SECOND) /* who was heard so lately has not lost its session */
+#define ALIVE_WITHIN (1 * TIDE_SECOND) /* a peer heard so lately has not lost its session */
 
 struct tide_peer;
 struct tide_session;
 enum link_state {
     LINK_DIALLING, /* outgoing, not connected yet */
-    LINK_GREETING, /* hello is on its way, in either direction */
-    LINK_PARKED,   /* a hello of a node that no view has told of yet */
+    LINK_GREETING, /* hello is in flight, in either direction */
+    LINK_PARKED,   /* a hello of a node that no view names yet */
     LINK_UP,
     LINK_DRAINING, /* closes when all is written */
     LINK_CLOSED,   /* `closed` of the stream is to come */

@@ -1,8 +1,8 @@
 /*
  * What nodes with a memory cap say of it, and what that leaves of the windows of credit.
  *
- * It rides on credit frames, whose totals are told anew after each reconnect, and it makes one due
- * when it is news. The grant shrinks the windows of what a peer may send without being asked for:
+ * It rides on credit frames, whose totals are sent again after each reconnect, and it makes one due
+ * when it changes. The grant shrinks the windows of what a peer may send without being asked for:
  * control and bulk here, operations of tables in store/core/admission.c. With a grant of 0 one message a
  * lane goes at a time, so whatever the tier is, everything gets on. A node that is short of memory
  * itself holds its own bulk back in the same way.
@@ -52,7 +52,7 @@ size_t tide__credit_left(struct tide_peer *peer, unsigned lane) {
                                            : (size_t)tide_net_scaled(tide__credit_window(lane), grant);
 }
 
-/* ---- told and heard ---- */
+/* ---- sent and received ---- */
 
 void tide__memory_write(const struct tide_net *net, struct tide_writer *w) {
     tide_write_uint(w, atomic_load_explicit(&net->memory_tier, memory_order_relaxed));

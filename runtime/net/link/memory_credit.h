@@ -1,4 +1,4 @@
-/* What nodes tell of their memory, behind the credit of a credit frame (memory_credit.c). */
+/* What nodes report of their memory, behind the credit of a credit frame (memory_credit.c). */
 #ifndef TIDE_NET_MEMORY_CREDIT_H
 #define TIDE_NET_MEMORY_CREDIT_H
 

@@ -235,7 +235,7 @@ void tide__peer_credit(struct tide_peer *peer, unsigned lane, uint64_t bytes) {
 
 /* ---- sending ---- */
 
-/* Not sent: whoever called learns it, and the credit that was reserved is given back. */
+/* Not sent: the caller gets the error, and the reserved credit is released. */
 static void fail_message(struct tide_net *net, struct tide_peer *peer, struct tide_outgoing *m, int code,
                          const char *reason) {
     tide_system_fail_call(net->system, m, code, reason);

@@ -19,7 +19,7 @@ struct tide_peer {
     /* any thread, atomic */
     atomic_bool reachable;                             /* admission is open */
     atomic_uint_fast64_t outstanding[TIDE_LANE_COUNT]; /* bytes admitted or sent that the peer has not consumed */
-    atomic_uint_fast64_t memory_used, memory_cap, memory_grant; /* as it told: memory_credit.c */
+    atomic_uint_fast64_t memory_used, memory_cap, memory_grant; /* as reported: memory_credit.c */
     atomic_uint memory_tier;
     struct tide_net *net;
     struct tide_lock lock;
@@ -31,7 +31,7 @@ struct tide_peer {
     struct tide_link *link;       /* dialling or up; NULL */
     struct tide_session *session; /* with a link or waiting for one; NULL */
     uint64_t incarnation;
-    uint64_t attempt;                              /* of the last hello, ours or theirs: whoever dials counts */
+    uint64_t attempt;                              /* of the last hello, ours or theirs: the dialler counts */
     struct tide_outgoing *waiting, **waiting_tail; /* until there is a session */
     uint64_t waiting_since;
     uint64_t redial_at, redial_delay; /* TIDE_NEVER: not now */
@@ -54,7 +54,7 @@ size_t tide__credit_window(unsigned lane); /* 0: the lane needs none */
 size_t tide__credit_left(struct tide_peer *peer, unsigned lane);
 void tide__peer_send(struct tide_net *net, struct tide_outgoing *message); /* *takes* */
 void tide__peer_fail_waiting(struct tide_net *net, struct tide_peer *peer, int code, const char *reason);
-/* Its end, as everybody above is to see it: queues fail, credit is given up, calls end with code.
+/* Its end, for every layer above: queues fail, credit is released, calls end with code.
  */
 void tide__peer_down(struct tide_net *net, struct tide_peer *peer, int code, const char *reason);
 /* The net is finished: what waits for a peer ends, or of all, if nothing leads there any more. */

@@ -11,10 +11,10 @@
  * each side then writes again from behind what the other one has. Fragments count one by one, so a
  * large frame is resumed in its middle.
  *
- * The link's own frames (beats, credit, membership) are not part of it: totals are told anew after
+ * The link's own frames (beats, credit, membership) are not part of it: totals are sent again after
  * each reconnect, membership by members.c.
  *
- * A session ends, which is the failure of the peer to everybody above, when the peer's process is
+ * A session ends, which is the failure of the peer to every layer above, when the peer's process is
  * gone or declared so, when it speaks nonsense, or when what it asks for is not in the ring.
  */
 #include "net/net_state.h"
@@ -85,7 +85,7 @@ static void account_release(struct tide_credit_account *account) {
 }
 
 static void account_drop(struct tide_credit_account *account) {
-    /* acq_rel: whoever drops the last count sees all others done with it */
+    /* acq_rel: the holder that drops the last count sees all others done with it */
     if (account && atomic_fetch_sub_explicit(&account->refs, 1, memory_order_acq_rel) == 1) {
         account->release(account);
     }
@@ -198,7 +198,7 @@ static void fail_unsent(void *arg, const struct tide_outgoing *m) {
     tide__peer_credit(s->peer, m->lane, TIDE_FRAME_HEAD + tide_outgoing_body(m));
 }
 
-/* The memory goes at the end of the turn: somebody may be walking through the sessions. */
+/* The memory goes at the end of the turn: a caller may be iterating over the sessions. */
 void tide__session_drop(struct tide_session *s) {
     if (s->over) {
         return;
@@ -249,7 +249,7 @@ void tide__sessions_release(struct tide_net *net) {
 
 /* ---- telling what came, and hearing it ---- */
 
-/* Is there enough news for a frame of its own? */
+/* Is there enough to acknowledge for a frame of its own? */
 static bool is_worth_telling(const struct tide_session *s, uint64_t now, bool all) {
     const uint64_t frames = s->link->decoder.sequenced - s->told;
     if (s->tell_now || (frames > 0 && TIDE_BUGGIFY(tell_at_once)) || frames >= tide_limit(net_ack_frames) ||
@@ -270,7 +270,7 @@ static bool is_worth_telling(const struct tide_session *s, uint64_t now, bool al
     return false;
 }
 
-/* Tells the peer what has come and what its messages' receivers have consumed: at once when it is
+/* Acknowledges what has come and what its messages' receivers have consumed: at once when it is
  * much, else a little later or with the next beat. */
 static void tell(struct tide_session *s, uint64_t now, bool all) {
     if (!is_worth_telling(s, now, all)) {
@@ -391,7 +391,7 @@ void tide__peer_redial_later(struct tide_net *net, struct tide_peer *peer) {
 }
 
 /* A suspended session: dials if that is this side's part, else asks the peer to. It does so anyway;
- * but if nobody listens there its process is gone, and if it gave the session up it says why. */
+ * but if nothing listens there its process is gone, and if it ended the session it sends the reason. */
 static void dial(struct tide_session *s) {
     struct tide_net *net = s->net;
     struct tide_peer *peer = s->peer;
@@ -409,7 +409,7 @@ static void dial(struct tide_session *s) {
     }
 }
 
-/* Nothing to tell, to dial or to wait for: what comes next touches it. */
+/* Nothing to send, to dial or to wait for: the next event touches it. */
 static bool is_idle(const struct tide_session *s) {
     if (!s->link || s->link->state != LINK_UP || s->tell_now || s->tell_at != TIDE_NEVER ||
         s->link->decoder.sequenced != s->told) {
@@ -417,7 +417,7 @@ static bool is_idle(const struct tide_session *s) {
     }
     for (unsigned i = TIDE_LANE_STORE; i < TIDE_LANE_COUNT; i++) {
         if (s->delivered[i] != s->granted[i]) {
-            return false; /* who consumes it touches nothing */
+            return false; /* its consumer touches nothing */
         }
     }
     return true;

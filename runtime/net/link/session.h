@@ -33,21 +33,21 @@ struct tide_session {
     bool over;              /* the peer's no more; freed at the turn's end */
     bool active;            /* in net->active */
     bool resting;           /* not in net->awake (ring.c) */
-    bool reported;          /* the controller was told of its silence */
-    bool tell_now;          /* what was told last may be lost */
+    bool reported;          /* its silence was reported to the controller */
+    bool tell_now;          /* the last acknowledgement may be lost */
     struct tide_session *next_active;
     struct tide_session *next_awake, **awake_place;
-    /* told to the peer */
+    /* sent to the peer */
     uint64_t told, told_bytes, tell_at;                            /* tell_at: when at the latest; TIDE_NEVER */
     uint64_t suspect_since;                                        /* 0: not suspected */
-    uint64_t delivered[TIDE_LANE_COUNT], granted[TIDE_LANE_COUNT]; /* received; told consumed */
+    uint64_t delivered[TIDE_LANE_COUNT], granted[TIDE_LANE_COUNT]; /* received; acknowledged as consumed */
     struct tide_outbox outbox;
     struct tide_detector detector;
     struct tide_news news[RING_NEIGHBOURS]; /* in the peer's last beat */
     unsigned news_count;
     uint64_t news_at;
     struct tide_credit_account *account;
-    uint64_t returned[TIDE_LANE_COUNT]; /* what the peer told consumed */
+    uint64_t returned[TIDE_LANE_COUNT]; /* what the peer acknowledged as consumed */
     struct tide_probe probe;
     struct tide_session *next;
     uint64_t id;
@@ -59,13 +59,13 @@ struct tide_session {
 
 /* A new one of peer, attached to link; NULL: ENOMEM. */
 struct tide_session *tide__session_begin(struct tide_link *link, struct tide_peer *peer, uint64_t id);
-/* Goes on over link from what the peer says it has. EPROTO: impossible. */
+/* Resumes over link from the position that the peer has. EPROTO: impossible. */
 int tide__session_resume(struct tide_session *session, struct tide_link *link, uint64_t received);
-/* Something of it may be due: to be told, to be dialled, to be freed. The next turn looks. */
+/* Something of it may be due: to be sent, to be dialled, to be freed. The next turn looks. */
 void tide__session_touch(struct tide_session *session);
 /* Its link is gone or is to go. */
 void tide__session_suspend(struct tide_session *session);
-/* For good, without a word to anybody. */
+/* For good, without a message. */
 void tide__session_drop(struct tide_session *session);
 /* For good, which is the peer's failure to the layers above. */
 void tide__session_end(struct tide_session *session, const char *reason);
@@ -74,7 +74,7 @@ void tide__session_tick(struct tide_session *session, uint64_t now, uint64_t exc
 /* Ticks look at it again; what it was silent in rest counts for nothing. */
 void tide__session_rouse(struct tide_session *session);
 void tide__session_rest(struct tide_session *session);
-/* When its peer was heard last, or its silence was no news. */
+/* When its peer was heard last, or when its silence did not count. */
 uint64_t tide__session_heard(const struct tide_session *session, uint64_t now);
 /* Acknowledges and dials what is due among the active ones; returns when something is due again. */
 uint64_t tide__sessions_turn(struct tide_net *net, uint64_t now, bool all);
@@ -88,7 +88,7 @@ enum tide_session_mistake {
     MISTAKE_RESUME_EARLY, /* resumes one frame too early, or too late */
     MISTAKE_RESUME_LATE,
     MISTAKE_NEVER_TRIM,       /* ignores acknowledgements */
-    MISTAKE_ANY_INCARNATION,  /* takes everybody for whom it says it is */
+    MISTAKE_ANY_INCARNATION,  /* accepts any claimed identity */
     MISTAKE_FORGET_FRAGMENTS, /* drops what is half reassembled */
 };
 extern int tide__session_mistake;

@@ -1,5 +1,5 @@
 /*
- * What the controller wants: who may join and under which id and name, who is dead, who has left.
+ * The controller's decisions: which nodes may join and under which id and name, are dead, have left.
  * Decisions are recorded and take effect in decision.c.
  *
  * A node is declared dead when the controller sees it gone or silent itself, when two others report
@@ -8,9 +8,9 @@
  * withdrawn when the silence ends, and the accused refutes it by any sign of life that reaches the
  * controller: however many report it, it is then a matter of broken links, which have those two
  * seconds to heal. A lost connection is not withdrawn. A controller that may be started again
- * and hears next to nobody waits instead: it is alone, and the others go on without it.
+ * and hears almost no member waits instead: it is alone, and the others continue without it.
  *
- * When a cluster ends, whoever ends it says of which members that is: they leave with what they
+ * When a cluster ends, the node that ends it names the members that leave: they leave with what they
  * hold, and are not found dead.
  */
 #include "net/net_state.h"
@@ -58,7 +58,7 @@ static bool name_taken(const struct tide_net *net, const char *name) {
     return false;
 }
 
-/* Each member costs this node sessions and their queues. Consoles may come: somebody has to look. */
+/* Each member costs this node sessions and their queues. Consoles may come: an operator has to look. */
 static int check_memory(struct tide_net *net) {
     struct tide_memory_report own;
     char who[96];
@@ -96,7 +96,7 @@ static struct known *find_incarnation(struct tide_net *net, uint64_t incarnation
     return NULL;
 }
 
-/* It is to be a member: what it says of itself, an id, and a name that nobody has. */
+/* It is to be a member: its own description, an id, and an unused name. */
 static int propose(struct tide_net *net, const struct tide_hello *hello) {
     int error = check_member(net, hello);
     if (error != 0) {
@@ -184,7 +184,7 @@ static void ready(struct tide_net *net, uint16_t from, struct tide_reader *r) {
             found = tide_read_uint(&ids) == m->id;
         }
         if (!found) {
-            return; /* it will say so again when it sees the view that tells of the other */
+            return; /* it will report it again when it sees the view with the other */
         }
     }
     tide_log(TIDE_LOG_INFO, net->name, "node %s (n%u) joined", joiner->member.name, (unsigned)from);
@@ -216,8 +216,8 @@ static unsigned reports_against(const struct tide_net *net, uint16_t subject) {
 }
 
 /* Did this controller hear fewer than half of the others in the last second (and the time between
- * two beats)? Then it is more likely its own cable that is cut, and where others go on without a
- * controller it declares nobody dead for mere silence. */
+ * two beats)? Then it is more likely its own cable that is cut, and where others continue without a
+ * controller it declares no member dead for mere silence. */
 static bool is_cut_off(struct tide_net *net, uint64_t now) {
     size_t others = 0, heard = 0;
     for (size_t i = 0; i < net->member_count; i++) {
@@ -232,7 +232,7 @@ static bool is_cut_off(struct tide_net *net, uint64_t now) {
     return tide_net_durable(net) && others >= 2 && 2 * heard < others;
 }
 
-/* Whom this report ends now; 0: nobody yet. */
+/* The member that this report ends now; 0: none yet. */
 static uint16_t verdict(struct tide_net *net, const struct report *r, uint64_t now) {
     if (r->reporter == tide__net_id(net) && !r->lost && is_cut_off(net, now)) {
         return 0;
@@ -260,7 +260,7 @@ static void want_gone(struct known *known, const char *reason) {
     }
 }
 
-/* A member that was recorded, or let in, and is not here: nobody else may have known it. */
+/* A member that was recorded, or let in, and is not here: no other node may have known it. */
 static void look_for_absent(struct tide_net *net, uint64_t now) {
     for (size_t i = 0; i < net->member_count; i++) {
         struct known *known = &net->members[i];

@@ -1,4 +1,4 @@
-/* The controller's part: who may join, is dead, has left (controller.c). */
+/* The controller's part: which nodes may join, are dead, have left (controller.c). */
 #ifndef TIDE_NET_CONTROLLER_H
 #define TIDE_NET_CONTROLLER_H
 

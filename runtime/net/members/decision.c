@@ -1,13 +1,13 @@
 /*
  * How the controller's decisions come into effect: what is wanted of members is gathered into one
- * new view, recorded in the control store, and only then told to all and carried out here. While
+ * new view, recorded in the control store, and only then announced to all and applied here. While
  * one is being recorded nothing else is decided; what is wanted meanwhile makes the next view. So
  * no node ever acts on a decision that a restart of the controller could forget, and no number of a
  * view is given twice.
  *
  * A controller that cannot record ends, or, where others hold its log too, steps down: what it
  * decided must not differ from what will be remembered. A decision that is recorded after its
- * controller stepped down takes effect with the next one, who finds it.
+ * controller stepped down takes effect with the next one, which finds it.
  */
 #include "net/net_state.h"
 #include "net/link/handshake.h"
@@ -44,7 +44,7 @@ int tide__decision_add(struct tide_net *net, const struct tide_member *member) {
     return 0;
 }
 
-/* This node can command no more. Of a replicated log whoever leads next goes on. */
+/* This node can lead no more. With a replicated log the next leader continues. */
 static void resign(struct tide_net *net, const char *what) {
     char text[200];
     snprintf(text, sizeof text, "%s could not be recorded: %.150s", what, tide_error_message());
@@ -62,7 +62,7 @@ static void resign(struct tide_net *net, const char *what) {
 
 enum { MEMBER_BYTES = 512 /* of an encoded member, at most */ };
 
-/* Everybody hears of it, then it takes effect here. */
+/* All members are notified, then it takes effect here. */
 static void take_effect(struct decision *d) {
     struct tide_net *net = d->net;
     for (size_t i = 0; i < d->count; i++) {
@@ -86,7 +86,7 @@ static void take_effect(struct decision *d) {
     net->view = d->view;
     net->next_id = d->next_id;
     const bool first = net->told != net->term;
-    if (first) { /* from here on others obey this node, and its store commands */
+    if (first) { /* from here on others obey this node, and its store is the controller's */
         net->told = net->term;
         tide__members_unsettle(net, tide__members_find(net, tide__net_id(net)));
     }

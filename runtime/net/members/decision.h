@@ -7,7 +7,7 @@
 
 struct known;
 
-/* Takes command of what is recorded: members, views and terms go on from there. */
+/* Takes over what is recorded: members, views and terms continue from there. */
 int tide__decision_begin(struct tide_net *net);
 /* What is recorded as "view": number of the last view, id of the next member. */
 int tide__decision_numbers(const struct tide_control_state *state, uint64_t *view, uint64_t *next);
@@ -15,7 +15,7 @@ int tide__decision_numbers(const struct tide_control_state *state, uint64_t *vie
 void tide__decision_want(struct known *known, enum tide_member_state state, const char *reason);
 /* A new member; takes effect by tide__decide. Its `id` is net->next_id. */
 int tide__decision_add(struct tide_net *net, const struct tide_member *member);
-/* One new view of all that is wanted: recorded, then told to all, then in effect here. Until it is
+/* One new view of all pending changes: recorded, then announced to all, then in effect here. Until it is
  * recorded nothing else is decided. */
 void tide__decide(struct tide_net *net);
 

@@ -25,7 +25,7 @@ void tide__detector_init(struct tide_detector *detector, uint64_t now, uint64_t 
 /* The peer was heard. Traffic denser than half an interval refreshes `last` but is no sample of the
  * rhythm. */
 void tide__detector_beat(struct tide_detector *detector, uint64_t now, uint64_t interval);
-/* This process itself stood still for `duration`: nobody's silence during it counts. */
+/* This process itself stalled for `duration`: no silence during it counts. */
 void tide__detector_excuse(struct tide_detector *detector, uint64_t now, uint64_t duration);
 /* Suspicion now, with so much silence granted; TIDE_PHI_SUSPECT and more: it is silent. */
 double tide__detector_phi(const struct tide_detector *detector, uint64_t now, uint64_t grace);

@@ -2,11 +2,11 @@
  * Gossip: what neighbours say about those this node has not heard.
  *
  * In a ring (ring.c) each beat carries how long ago its sender heard its other neighbours. Members
- * that are next to each other share most of their neighbours, so that whoever finds one silent has
+ * that are next to each other share most of their neighbours, so a node that finds one silent has
  * the word of several others already: the indirect probe of other detectors, asked all the time, at
  * a few bytes a beat and without a round trip.
  *
- * Silence that two others confirm, or that nobody contradicts, is reported to the controller at
+ * Silence that two others confirm, or that none contradicts, is reported to the controller at
  * once. If others hear the silent one, only one link is broken: it has LINK_PATIENCE to heal.
  */
 #include "net/net_state.h"
@@ -16,7 +16,7 @@
 #include "net/members/gossip.h"
 #include "net/members/members.h"
 
-#define FRESH (3 * RING_INTERVAL)  /* news and signs of life that are not older count */
+#define FRESH (3 * RING_INTERVAL)  /* reports and signs of life that are not older count */
 #define SILENT (4 * RING_INTERVAL) /* a node that was not heard for so long is silent */
 #define LINK_PATIENCE (5 * TIDE_SECOND)
 

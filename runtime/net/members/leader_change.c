@@ -2,18 +2,18 @@
  * The controller goes away, and another one announces itself.
  *
  * Every view carries the term of the controller that sends it. A member obeys the highest term it
- * has heard of and refuses what is lower, whoever sends it: an old controller that is still alive,
+ * has received and rejects what is lower, from any sender: an old controller that is still alive,
  * or what it had sent, changes nothing any more. A new one announces itself by its hello, which
  * carries its term, and is obeyed from its first view on.
  *
  * A controller that keeps its decisions (views say so) may be started again: until then its members
- * go on. Pulls, pushes, relocations and the workers need no controller; views, slot moves and new
+ * continue. Pulls, pushes, relocations and the workers need no controller; views, slot moves and new
  * tables wait. The death of any other controller ends the cluster's membership. A client whose
- * controller goes calls all members it knows: the one that commands next tells it, as it tells all
+ * controller goes calls all members it knows: the one that leads next notifies it, as it notifies all
  * that are linked with it. For that a client has as long as a joiner.
  *
  * A joiner that got its id and no view yet is known to the controller's log at most. It forgets the
- * id and asks again: whoever commands then finds its incarnation there, and gives it the same id, or
+ * id and asks again: the controller of that moment finds its incarnation there, and gives it the same id, or
  * a first one. From its first view on it waits like a member.
  */
 #include "net/net_state.h"
@@ -30,7 +30,7 @@ bool tide__succession_announced(const struct tide_net *net, const struct tide_he
     return tide_net_durable(net) && !net->controls && !net->finished && hello->term > net->term;
 }
 
-/* From here on `peer` commands; its first view is to follow. */
+/* From here on `peer` is the controller; its first view follows. */
 static void adopt(struct tide_net *net, struct tide_peer *peer, uint64_t term) {
     bool first = net->term == 0;
     net->term = term;
@@ -38,7 +38,7 @@ static void adopt(struct tide_net *net, struct tide_peer *peer, uint64_t term) {
     atomic_store_explicit(&net->controller, peer->id, memory_order_relaxed);
     struct known *known = tide__members_find(net, peer->id);
     if (known) {
-        tide__members_unsettle(net, known); /* whoever has to tell the controller something hears of it */
+        tide__members_unsettle(net, known); /* notifies those with a message for the controller */
     }
     if (!first) {
         tide_log(TIDE_LOG_INFO, net->name, "node n%u is the controller, in term %llu", (unsigned)peer->id,
@@ -117,7 +117,7 @@ static bool has_view(struct tide_net *net) {
 
 /* What it decided of this node it may not have told it, and it may be started again where nobody here
  * looks for it. Others have heard, and dropped a node that has left or is taken for dead: they say so
- * to who knocks. */
+ * to a knocking peer. */
 static void ask_others(struct tide_net *net) {
     for (size_t i = 0; i < net->member_count; i++) {
         struct tide_peer *peer = tide__peer(net, net->members[i].member.id);
@@ -127,7 +127,7 @@ static void ask_others(struct tide_net *net) {
     }
 }
 
-/* Its process may stand still, or its cable be cut: the session lasts, and goes on when it does. */
+/* Its process may stall, or its cable be cut: the session lasts, and resumes with it. */
 void tide__succession_silent(struct tide_session *s, const char *reason) {
     struct tide_net *net = s->net;
     if (!tide_net_durable(net) || net->client || !has_view(net)) {

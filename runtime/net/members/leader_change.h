@@ -11,7 +11,7 @@ struct tide_net;
 struct tide_peer;
 struct tide_session;
 
-/* [term, number, durable, members]: from whoever commands, or thinks so. */
+/* [term, number, durable, members]: from the controller, or a node that believes to be it. */
 void tide__succession_view(struct tide_link *link, struct tide_reader *r);
 /* Is this the hello of a controller that this node has not heard of? */
 bool tide__succession_announced(const struct tide_net *net, const struct tide_hello *hello);
@@ -26,7 +26,7 @@ void tide__succession_vain(struct tide_net *net, const struct tide_peer *peer, c
 void tide__succession_tick(struct tide_net *net, uint64_t now);
 /* The controller has been silent for long. */
 void tide__succession_silent(struct tide_session *session, const char *reason);
-/* It was decided that this node is dead, or has left, and nobody could tell it. */
+/* It was decided that this node is dead, or has left, and it could not be notified. */
 void tide__succession_refused(struct tide_net *net, bool dead, const char *reason);
 
 #endif

@@ -1,20 +1,20 @@
 /*
- * Local health: how long nodes that live stand still here, and what silence they are granted for
+ * Local health: how long live nodes stall here, and what silence they are granted for
  * it.
  *
  * Machines differ, and one machine by the hour: on a calm one a node that says nothing for half a
- * second is gone, on a busy one it has only not been scheduled. Two things tell how it is: this
+ * second is gone, on a busy one it has only not been scheduled. Two signs show which: this
  * node's own timer that fires late, and a peer that is heard again after a silence. The longest
  * such standstill, which counts half after HALF_LIFE, is granted twice, within GRACE_MIN and
  * GRACE_MAX. So a silent peer is suspected GRACE_MIN and two beats after its last sign of life
- * where nothing ever stands still, and never later than GRACE_MAX and two beats after it, if its
+ * where nothing ever stalls, and never later than GRACE_MAX and two beats after it, if its
  * beats were regular before (detector.c). Peers of one machine share its scheduler, so what one did
  * is held in favour of all. In a ring, whose beats are seldom, the most is granted always.
  *
- * Between machines networks blink, and a node that comes back goes on with its session: there SILENCE_LONG is granted
+ * Between machines networks blink, and a node that returns resumes its session: there SILENCE_LONG is granted
  * in any case. On one machine the kernel knows more than beats say: the process of a silent peer that still exists is
  * stopped or waits for a processor, and is granted as much. A process that is gone is not waited for: its connections
- * end. The option `silence` takes the place of both; a joiner is told it by who lets it in.
+ * end. The option `silence` takes the place of both; a joiner gets it from the controller.
  */
 #include "net/net_state.h"
 #include "net/link/link.h"

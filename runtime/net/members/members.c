@@ -2,11 +2,11 @@
  * Members: what this node knows of the others, and what follows when that changes.
  *
  * The controller numbers views. To a new connection it sends the whole list, then what is new in
- * each view; everybody applies the newer and ignores the older. A change has effects first (dial, close, fail what
- * waits), then the watchers hear of it. A state only moves forward: JOINING, UP, LEAVING, then LEFT or DEAD for ever.
+ * each view; all apply the newer and ignore the older. A change has effects first (dial, close, fail what
+ * waits), then the watchers are notified. A state only moves forward: JOINING, UP, LEAVING, then LEFT or DEAD for ever.
  *
- * Everybody watches those whose beats it is to hear (ring.c), in small clusters all: an end of stream is followed by an
- * attempt to connect again, whose refusal says that the process is gone; silence, with or without a connection, is
+ * Every member watches those whose beats it is to hear (ring.c), in small clusters all: an end of stream is followed by
+ * an attempt to connect again, whose refusal says that the process is gone; silence, with or without a connection, is
  * judged by the accrual detector, and others are asked (probe.c). Membership messages are not part of a session: after
  * a reconnect both sides say again what the other one may have missed. What is seen is reported to the controller,
  * which alone declares deaths (controller.c). The controller itself is judged by each member alone (leader_change.c).
@@ -140,7 +140,7 @@ static void lives(struct tide_net *net, const struct tide_member *m) {
     atomic_store_explicit(&peer->reachable, true, memory_order_relaxed);
 }
 
-/* Who was there before this node is no news; in a ring everybody would note everybody. */
+/* Members that were there before this node are not logged; in a ring each would log all. */
 static void note_arrival(struct tide_net *net, struct known *known) {
     const struct known *self = tide__members_find(net, tide__net_id(net));
     bool up = known->member.state == TIDE_MEMBER_UP;
@@ -185,7 +185,7 @@ static void tell(struct tide_member_watch *watch, const struct tide_member *memb
     }
 }
 
-/* Those that began to watch since the last time hear of everybody who is there. */
+/* Watchers that are new since the last time are notified of every member. */
 static void greet_new_watches(struct tide_net *net) {
     tide_lock(&net->lock);
     struct tide_member_watch *fresh = net->new_watches;
@@ -343,7 +343,7 @@ static int merge(struct tide_net *net, const struct tide_member *m) {
         if (!known) {
             return TIDE_ENOMEM;
         }
-        known->unsettled = m->state <= TIDE_MEMBER_LEAVING; /* strangers who are gone already concern nobody here */
+        known->unsettled = m->state <= TIDE_MEMBER_LEAVING; /* unknown nodes that are gone already do not matter here */
         return 0;
     }
     if (known->member.incarnation != m->incarnation) {
@@ -356,7 +356,7 @@ static int merge(struct tide_net *net, const struct tide_member *m) {
     return 0;
 }
 
-/* Joining: tells the controller once every member that is up and is to be linked is so. */
+/* Joining: notifies the controller once every member that is up and is to be linked is so. */
 void tide__members_report_ready(struct tide_net *net) {
     struct known *self = tide__members_find(net, tide__net_id(net));
     struct tide_peer *controller = tide__peer(net, tide_net_controller(net));
@@ -512,7 +512,7 @@ void tide__members_leave(struct tide_link *link) {
 
 void tide_net_ends(struct tide_net *net, const uint16_t *ids, size_t count) {
     struct tide_peer *controller = tide__peer(net, tide_net_controller(net));
-    for (size_t i = 0; i < count; i++) { /* also for the time when this node commands */
+    for (size_t i = 0; i < count; i++) { /* also for the time when this node is the controller */
         tide__controller_ends(net, ids[i]);
     }
     if (net->controls || !controller || !controller->link || controller->link->state != LINK_UP) {
@@ -611,7 +611,7 @@ void tide__members_link_lost(struct tide_net *net, struct tide_peer *peer, const
     }
 }
 
-/* A member reports once. The controller looks each time, and in a ring is nobody's neighbour. */
+/* A member reports once. The controller looks each time, and in a ring is no node's neighbour. */
 static bool is_confirmed(struct tide_session *s, uint64_t now) {
     const struct tide_net *net = s->net;
     if (s->reported && !net->controls) {
@@ -659,15 +659,15 @@ void tide__members_heard(struct tide_net *net, struct tide_peer *peer) {
 
 /* ---- the tick: dials and messages that waited too long ---- */
 
-/* The higher id dials, the lower one knocks; a client, and whoever looks for a controller that is
- * away, dials in any case; who is lost is only asked. */
+/* The higher id dials, the lower one knocks; a client, and a node that looks for a controller that is
+ * away, dials in any case; a lost one is only probed. */
 static void dial_member(struct tide_net *net, struct tide_peer *peer, const char *endpoint, bool absent, uint64_t now) {
     bool asks = peer->lost && !absent;
     bool dials = (net->client || absent || peer->id < tide__net_id(net)) && !asks;
     bool watched = !net->client && dials && tide__ring_watches(net, peer->id);
     peer->redial_at = TIDE_NEVER;
     if (!absent && !asks && !watched && !peer->knocked && !peer->waiting && !tide__succession_seeks(net)) {
-        return; /* nobody needs it any more */
+        return; /* it is not needed any more */
     }
     peer->knocked = false;
     if (tide__link_dial(net, endpoint, dials ? LINK_MESH : LINK_KNOCK, peer) != 0) {

@@ -28,7 +28,7 @@ struct known {
     bool ends;      /* it is about to, rows and all: then it has left */
 };
 void tide__members_receive(struct tide_link *link, const struct tide_frame *frame);
-/* Is it the last word of who sends it, which clients say too? */
+/* Is it the last message of its sender, as clients send it too? */
 bool tide__members_is_goodbye(const struct tide_frame *frame);
 void tide__members_link_up(struct tide_net *net, struct tide_peer *peer);
 void tide__members_link_lost(struct tide_net *net, struct tide_peer *peer, const char *reason);
@@ -38,7 +38,7 @@ void tide__members_silent(struct tide_session *session, uint64_t now);
 void tide__members_heard(struct tide_net *net, struct tide_peer *peer);
 void tide__members_tick(struct tide_net *net, uint64_t now);
 struct known *tide__members_find(struct tide_net *net, uint16_t id);
-/* Ids rise: may a later view name this one, of which none has told yet? */
+/* Ids rise: may a later view name this one, which no view has named yet? */
 bool tide__members_may_come(struct tide_net *net, uint16_t id);
 struct known *tide__members_add(struct tide_net *net, const struct tide_member *member); /* NULL: ENOMEM */
 /* The member has changed: to be published, then settled. */
@@ -48,7 +48,7 @@ void tide__members_settle(struct tide_net *net);
 void tide__members_publish(struct tide_net *net);
 void tide__members_welcomed(struct tide_net *net, struct tide_peer *controller, const struct tide_welcome *welcome);
 void tide__members_write_view(struct tide_net *net, struct tide_writer *w);
-/* The view as what is new since view `base`: for those who have that. */
+/* The view as the changes since view `base`: for nodes that have that. */
 void tide__members_write_news(struct tide_net *net, struct tide_writer *w, uint64_t base,
                               const struct tide_member *members, size_t count);
 void tide__member_write(struct tide_writer *w, const struct tide_member *member);

@@ -2,11 +2,11 @@
  * Probes: before a silent peer is reported, others are asked whether they hear it.
  *
  * Up to three members are drawn from those that this node hears itself. What they say is what they
- * have heard, less the time in which they stood still; one that stands still at the moment says
+ * have heard, less the time in which they stalled; one that stalls at the moment reports
  * nothing. If any of them hears the accused, only the link between the two is broken: it has
- * `net_link_patience` to heal, and the asking goes on. If two do not hear it, or all that were asked, or
+ * `net_link_patience` to heal, and the probes continue. If two do not hear it, or all that were asked, or
  * at least one and no other answers within `net_probe_window`, it is silent for all. A node that gets no
- * answer, has nobody to ask, or hears fewer than half of the others, is more likely cut off or badly
+ * answer, has no member to ask, or hears fewer than half of the others, is more likely cut off or badly
  * scheduled itself: it waits `net_alone_patience`.
  *
  * In a ring neighbours say all that with their beats (gossip.c).

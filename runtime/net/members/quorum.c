@@ -1,5 +1,5 @@
 /*
- * Several nodes hold what the controller has decided (raft.c), so that another one can go on when
+ * Several nodes hold what the controller has decided (raft.c), so that another one can continue when
  * it ends. This file is the node's side: it takes command when the log says that it leads, steps
  * down when it does not, and as controller sees to it that enough members hold the log.
  *
@@ -9,7 +9,7 @@
  * holders the cluster outlives its controller, and views say so (`durable`). A controller that kept
  * its decisions alone can begin such a log later; it hands over once the others hold it.
  *
- * While no majority of the holders hear each other nothing is decided; everything else goes on.
+ * While no majority of the holders hear each other nothing is decided; everything else continues.
  */
 #include "net/net_state.h"
 #include "net/link/handshake.h"
@@ -64,7 +64,7 @@ static int open_log(struct tide_net *net, struct tide_node *node, uint16_t self,
     return tide_control_replicate(&host, state, out);
 }
 
-/* A new log, or one that goes on where those in the state directory ended. */
+/* A new log, or one that continues where those in the state directory ended. */
 int tide__quorum_begin(struct tide_net *net) {
     uint64_t view, next = 1;
     int error = net->state_directory[0] == 0
@@ -133,7 +133,7 @@ static void take_command(struct tide_net *net) {
     net->announce = true;
     memcpy(net->controller_endpoint, net->endpoint, sizeof net->controller_endpoint);
     atomic_store_explicit(&net->controller, self->member.id, memory_order_relaxed);
-    /* What this node had not heard takes effect with the first view, which tells it to those whom
+    /* What this node had not heard takes effect with the first view, which sends it to those that
      * it is about. */
     take_stock(net);
     tide__decide(net);
@@ -165,7 +165,7 @@ void tide__quorum_step_down(struct tide_net *net) {
     lay_down(net);
 }
 
-/* What was recorded for this node alone becomes the beginning of the log, and this node commands
+/* What was recorded for this node alone becomes the beginning of the log, and this node leads
  * again, in a term of that. A decision that is being recorded is of the former term, and fails. */
 int tide_net_replicate(struct tide_net *net, unsigned controllers) {
     if (controllers != 3 && controllers != 5) {
@@ -205,7 +205,7 @@ uint64_t tide__quorum_turn(struct tide_net *net, uint64_t now) {
     return due;
 }
 
-/* ---- who holds the log ---- */
+/* ---- the holders of the log ---- */
 
 static bool holds(const uint16_t *ids, size_t count, uint16_t id) {
     for (size_t i = 0; i < count; i++) {
@@ -259,7 +259,7 @@ void tide__quorum_tick(struct tide_net *net) {
     const struct tide_member *next = candidate(net, ids, count, &candidates);
     uint16_t gone = departing(net, ids, count);
     if (gone != 0 && next) {
-        (void)net->control->ops->hold(net->control, gone, false); /* later, if one is under way */
+        (void)net->control->ops->hold(net->control, gone, false); /* later, if one is pending */
     } else if (count < net->controllers && count + candidates >= net->controllers) {
         (void)net->control->ops->hold(net->control, next->id, true);
     }

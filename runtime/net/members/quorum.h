@@ -1,4 +1,4 @@
-/* Several nodes hold the decisions: which commands, which hold the log (quorum.c). */
+/* Several nodes hold the decisions: which leads, which hold the log (quorum.c). */
 #ifndef TIDE_NET_QUORUM_H
 #define TIDE_NET_QUORUM_H
 

@@ -1,7 +1,7 @@
 /*
- * The ring: who is linked with whom and who listens to whose beats.
+ * The ring: which members are linked and which receive whose beats.
  *
- * Up to RING_MEMBERS members everybody is linked with everybody and beats to everybody. In larger
+ * Up to RING_MEMBERS members each is linked with and beats to all others. In larger
  * clusters that would cost the square of their number, so each member beats to its neighbours
  * alone, and five times less often, which is still four times within the silence that the detector
  * grants: the RING_REACH living members before it and as many behind it in the cyclic order of ids,
@@ -11,7 +11,7 @@
  * acknowledged, which takes a living peer 20 ms.
  *
  * Views reach two nodes at different times. A beat therefore says whether its sender counts on the
- * receiver's at that pace or a faster one; whoever hears that answers with such beats for a second,
+ * receiver's at that pace or a faster one; a member that hears that answers with such beats for a second,
  * whatever its own view says.
  *
  * So of most links nothing is due at most times, and a server has one with each of a thousand
@@ -21,7 +21,7 @@
  * when the members or the controller have changed, so that this node perhaps watches others now.
  * How long the peer was silent then counts from there.
  *
- * As ever, of two members the one with the higher id dials. The lower one that has something to
+ * As always, of two members the one with the higher id dials. The lower one that has something to
  * send knocks: a hello with attempt 0, which is answered by a refusal and a call back. So two that
  * want each other at the same moment cannot make two sessions.
  */
@@ -127,7 +127,7 @@ bool tide__ring_beat_due(const struct tide_link *link, uint64_t now) {
     if (interval == TIDE_NEVER || link->session->outbox.own) {
         return false;
     }
-    /* Between neighbours other traffic is no beat: it carries no news of third parties. */
+    /* Between neighbours other traffic is no beat: it carries no reports on third parties. */
     uint64_t since = net->ringed && interval == RING_INTERVAL ? link->beat_at : link->wrote;
     return now - since >= interval - BEAT_INTERVAL / 8;
 }

@@ -31,9 +31,9 @@ uint64_t tide__ring_interval(const struct tide_net *net, uint16_t id);
 /* Is this node to hear the peer's beats? */
 bool tide__ring_watches(const struct tide_net *net, uint16_t id);
 bool tide__ring_beat_due(const struct tide_link *link, uint64_t now); /* of a link that is up */
-/* Is the peer's silence no news at the moment? */
+/* Does the peer's silence not count at the moment? */
 bool tide__ring_excuses(const struct tide_session *session);
-/* Has a tick nothing to see to until somebody rouses the session? */
+/* Has a tick nothing to see to until the session is roused? */
 bool tide__ring_rests(const struct tide_session *session, uint64_t now);
 /* Rouses all sessions, if this node may have come to watch others since the last tick. */
 void tide__ring_turn(struct tide_net *net);

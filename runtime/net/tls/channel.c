@@ -76,7 +76,7 @@ static void buffer(void *arg, void **data, size_t *size) {
     }
 }
 
-/* All that is there, for the buffer is everybody's. */
+/* All that is there, because the buffer is shared. */
 static void read_all(struct tide_channel *c) {
     while (!c->closed) {
         void *data;

@@ -1,6 +1,6 @@
 /*
  * Credentials of a cluster: a directory with a certificate, its key and the cluster's authority, as `tide keys` makes
- * them, and the rule of names in them. A certificate says who its holder is by one URI,
+ * them, and the rule of names in them. A certificate names its holder by one URI,
  *
  *     tide://CLUSTER/RIGHT/NAME     tide://lab/node/ *   tide://lab/read/alice
  *
@@ -30,7 +30,7 @@ enum tide_right tide_right_parse(const char *name); /* TIDE_RIGHT_NONE: no such 
 
 /* Cluster, right and name of a URI of `size` foreign bytes; EPROTO says what is wrong with it. */
 int tide_identity_parse(const char *uri, size_t size, struct tide_identity *out);
-/* Who a certificate is of: exactly one URI of the form above. EPERM. */
+/* The holder of a certificate: exactly one URI of the form above. EPERM. */
 int tide__identity_of(struct x509_st *certificate, struct tide_identity *out);
 /* The same of PEM text, for people. */
 int tide_identity_read(const char *pem, struct tide_identity *out);

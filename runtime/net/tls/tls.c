@@ -12,7 +12,7 @@ enum { CHAIN_BYTES = 16 << 10, SPARE_BYTES = 3 * TIDE_TLS_BATCH, BELIEVED = 64, 
 
 uint64_t tide__tls_records_max = UINT64_C(1) << 23;
 
-/* A certificate that OpenSSL believed: its chain and purpose hold for whoever shows the same bytes again. */
+/* A certificate that OpenSSL believed: its chain and purpose hold for any peer that shows the same bytes again. */
 struct believed {
     uint8_t sum[SUM]; /* SHA-256 of its DER */
     bool as_client;

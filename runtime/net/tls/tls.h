@@ -21,7 +21,7 @@ const struct tide_identity *tide__tls_self(const struct tide_tls *tls);
 /* Reads it again if its files have changed: new sessions go by it. True: it was; a damaged one is logged and the former
  * one stays. */
 bool tide__tls_refresh(struct tide_tls *tls, const char *who);
-/* May a certificate go on? NULL, or why not: it was revoked, or its time is over. */
+/* Is a certificate still valid? NULL, or why not: it was revoked, or its time is over. */
 const char *tide__tls_objects(const struct tide_tls *tls, const struct tide_identity *identity);
 
 /* accepts: as the server. NULL: ENOMEM. */
