@@ -1,12 +1,12 @@
 /*
- * The audit log of a process: who asked for what, one line of JSON each, appended to
+ * The audit log of a process: requests and their senders, one line of JSON each, appended to
  *
- *     DIRECTORY/audit-NAME.log    0600; at 64 MiB it becomes audit-NAME.log.1 and a new one goes on
+ *     DIRECTORY/audit-NAME.log    0600; at 64 MiB it becomes audit-NAME.log.1 and a new one continues
  *
  * Each line has a number that rises by one and, as `prev`, the SHA-256 of the line before, so that a line that was
  * changed, taken out or put in is found (`tide audit verify`). audit-NAME.head has the number and the sum of the last
- * line, so that a log that lost its end is found too. Whoever may write both files can forge both: copy heads elsewhere
- * where that matters.
+ * line, so that a log that lost its end is found too. A holder of write access to both files can forge both: copy heads
+ * elsewhere where that matters.
  *
  * One log a process, made with its first entry; nothing is written before tide_audit_open. Any thread; a call blocks
  * for the write, and with `durable` for the disk.
@@ -21,7 +21,7 @@ enum { TIDE_AUDIT_TEXT_MAX = 4096 };
 /* Borrowed texts; NULL: none. Foreign bytes are escaped. */
 struct tide_audit_entry {
     const char *verb;       /* "join", "agent.move", "console.eval" */
-    const char *right;      /* of who asked */
+    const char *right;      /* of the requester */
     const char *subject;    /* what it is about */
     const char *result;     /* "allowed", or why not */
     const char *text;       /* that was sent, at most TIDE_AUDIT_TEXT_MAX bytes of it are kept */
@@ -34,7 +34,7 @@ struct tide_audit_entry {
 
 /* name: of the node. A log that is there is gone on with. EINVAL: a path too long, or one is open. */
 int tide_audit_open(const char *directory, const char *name);
-/* Who has this id from now on; of those with the right of a node nothing is noted but where they come from. */
+/* Assigns this id to a peer; for peers with the right of a node only their origin is recorded. */
 void tide_audit_peer(unsigned id, const char *credential, const char *address);
 /* The person behind a peer: the name in its certificate, or the user of its process on this machine. Returns false if
  * the peer has no such name: it is unknown, or has the certificate of a node. Any thread. */

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* When that file has `limit` bytes or more it becomes FILE.1, FILE.1 becomes FILE.2 and so on, at
- * most `keep` of them, and stderr goes on in a new one; so does stdout if it went there too.
+ * most `keep` of them, and stderr continues in a new one; so does stdout if it went there too.
  * Returns 1 then, 0 when there was nothing to do (it is shorter, or a terminal, a pipe, a removed
  * file), or a negative error. Threads may write meanwhile. */
 int tide_log_file_rotate(uint64_t limit, unsigned keep);

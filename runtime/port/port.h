@@ -5,7 +5,7 @@
  *
  * A node has one port. Its work happens on *executors*: real ones are a thread and its loop (or the host's loop),
  * simulated ones are entries in the event heap. An executor runs *turns*: after each it sleeps until the time the
- * turn returned, until somebody wakes it, or until one of its streams has news.
+ * turn returned, until it is woken, or until one of its streams has an event.
  */
 #ifndef TIDE_PORT_H
 #define TIDE_PORT_H
@@ -53,7 +53,7 @@ struct tide_stream_events {
 };
 
 struct tide_peer_identity {
-    bool local_user; /* of this machine, and the kernel tells whose: uid is known */
+    bool local_user; /* of this machine, and its user is known to the kernel: uid is valid */
     uint32_t uid;
     char address[64]; /* printable */
 };
@@ -80,7 +80,7 @@ enum {
     TIDE_FILE_DIRECT = 512 /* past the kernel's memory of files, where the file system can: data, size and offset are
                               multiples of 4 KiB */
     ,
-    TIDE_FILE_ONCE = 128 /* nobody reads soon what is written: a sync gives the memory back that holds it, for the next
+    TIDE_FILE_ONCE = 128 /* what is written is not read soon: a sync frees the memory that holds it, for the next
                             file to take */
 };
 
@@ -156,7 +156,7 @@ struct tide_port_ops {
     uint32_t (*user)(struct tide_port *);            /* uid of this process */
     int (*pid)(struct tide_port *);                  /* of this process; 0 in the simulator */
     /* What the kernel says of a process of this machine: 'R' and 'S' as it runs or waits, 'T' and 't' as it is stopped;
-     * 0: there is none, or nobody can tell. */
+     * 0: there is none, or it is unknown. */
     char (*process_state)(struct tide_port *, int pid);
     const char *(*environment)(struct tide_port *, const char *name); /* read at start only; NULL when unset */
     /* From inside a turn of the executor: it does nothing else for `ns` (simulated: times the node's slowness). Returns
@@ -201,9 +201,9 @@ struct tide_signal_limit {
 void tide_port_signal_limit(const struct tide_signal_limit *limit); /* NULL: no limit */
 /* The code that ends this process in order is at work: it is left that much time from now, 0: any. */
 void tide_port_signal_heed(uint64_t ns);
-/* From now on a crash of this process is told on stderr, with what `teller` writes of the thread that crashed, before
- * it takes its course; so is what the main thread does when an alarm ends the process. `teller` does what a signal's
- * handler may, in the middle of anything, and returns a length. Before there are other threads. */
+/* From now on a crash of this process is reported on stderr, with what `teller` writes of the thread that crashed,
+ * before it takes its course; so is what the main thread does when an alarm ends the process. `teller` does what a
+ * signal's handler may, in the middle of anything, and returns a length. Before there are other threads. */
 typedef size_t tide_port_teller(char *out, size_t size);
 void tide_port_tell_crashes(tide_port_teller *teller);
 /* Whether this process's standard input has ended. What still comes there is read and dropped. */
@@ -245,7 +245,7 @@ bool tide_sim_run(struct tide_sim *sim, uint64_t until, bool (*done)(void *arg),
 uint64_t tide_sim_now(const struct tide_sim *sim);
 uint64_t tide_sim_hash(const struct tide_sim *sim); /* over (time, node, kind, length, bytes) of every event */
 uint64_t tide_sim_events(const struct tide_sim *sim);
-/* Between two events: no turn of the executor goes on, none is due, and nothing keeps it from taking one. */
+/* Between two events: no turn of the executor is running, none is due, and nothing keeps it from taking one. */
 bool tide_sim_asleep(const struct tide_executor *executor);
 /* Faults: the node's executors stop for ever, its streams end at the peers with ECLOSED. */
 void tide_sim_crash(struct tide_sim *sim, const char *node);
@@ -255,7 +255,7 @@ void tide_sim_pause(struct tide_sim *sim, const char *node, uint64_t duration);
 void tide_sim_partition(struct tide_sim *sim, const char *a, const char *b, bool cut);
 /* The same one way: what `from` sends does not reach `to`. */
 void tide_sim_cut(struct tide_sim *sim, const char *from, const char *to, bool cut);
-/* Breaks the connections between a and b: each end gets some beginning of what was on its way, then ECLOSED, and
+/* Breaks the connections between a and b: each end gets some prefix of what was in flight, then ECLOSED, and
  * learns of it at a time of its own. */
 void tide_sim_reset(struct tide_sim *sim, const char *a, const char *b);
 /* Calls fn(arg) at virtual time `time` (at once if that is over), between two events. */
@@ -284,7 +284,7 @@ int tide_sim_files(struct tide_sim *sim, const char *node,
 /* How short a node is of memory: probabilities that an allocation of its turns fails. */
 struct tide_sim_memory {
     double asked; /* of what its users call: it reports ENOMEM */
-    double vital; /* where the runtime cannot go on (base.h): the node crashes */
+    double vital; /* where the runtime cannot continue (base.h): the node crashes */
 };
 void tide_sim_set_memory(struct tide_sim *sim, const char *node, const struct tide_sim_memory *memory);
 /* All nodes reach one disk below `path`, as on a file server: its settings and damages are those of the node `path`,
@@ -294,7 +294,7 @@ void tide_sim_share(struct tide_sim *sim, const char *path);
 /* Damage at rest: one bit of a file changes; a file loses its end. path NULL: any file that has bytes. False: none. */
 bool tide_sim_flip(struct tide_sim *sim, const char *node, const char *path);
 bool tide_sim_truncate(struct tide_sim *sim, const char *node, const char *path);
-/* Told of every crash, also of those the disk makes; inside a turn of the node, perhaps. */
+/* Called for every crash, also for those the disk makes; inside a turn of the node, perhaps. */
 void tide_sim_on_crash(struct tide_sim *sim, void (*crashed)(void *arg, const char *node), void *arg);
 void tide_sim_set_pair_latency(struct tide_sim *sim, const char *a, const char *b,
                                uint64_t ns); /* both ways; 0: as all */
@@ -316,7 +316,7 @@ void tide_sim_flows(const struct tide_sim *sim, struct tide_sim_flows *out);
 bool tide_sim_runs(const struct tide_sim *sim, const char *node); /* it has a port and has not crashed */
 /* How long a computation that takes `ns` on a node of speed 1 takes on this one. */
 uint64_t tide_sim_cost(const struct tide_port *port, uint64_t ns);
-/* Told of every event that enters the hash, before it takes effect; NULL: nobody. */
+/* Called for every event that enters the hash, before it takes effect; NULL: none. */
 struct tide_sim_event {
     uint64_t number, time, length, checksum, hash; /* hash: of the run, this event included */
     const char *node, *kind;

@@ -50,14 +50,14 @@ struct tide_executor {
     unsigned handles_open;
     size_t streams_open;
     struct tide_stream *closing_first, **closing_last; /* `closed` is to be delivered */
-    struct tide_stream *rings_first, *rings_next;      /* streams with rings; where a walk over them goes on */
+    struct tide_stream *rings_first, *rings_next;      /* streams with rings; where a walk over them continues */
     unsigned rings_count;
     struct tide_process *processes;
 };
 
 /* Everything below: on the executor's thread. */
 void tide__real_check_thread(const struct tide_executor *executor);
-/* A callback of the loop is about to hand news to the owner: the turn follows, so nobody needs to
+/* A callback of the loop is about to hand an event to the owner: the turn follows, so no thread needs to
  * wake us. */
 void tide__real_awake(struct tide_executor *executor);
 /* An error of the operating system as ours, with its text in the error slot; returns the code. */
@@ -97,7 +97,7 @@ bool tide__ring_begins(const struct tide_ring_end *end, uint64_t *socket_bytes);
 ssize_t tide__ring_write(struct tide_ring_end *end, const struct tide_iovec *iov, size_t count, bool *wake);
 ssize_t tide__ring_read(struct tide_ring_end *end, void *data, size_t size, bool *wake);
 bool tide__ring_has_bytes(const struct tide_ring_end *end);
-bool tide__ring_has_room(const struct tide_ring_end *end); /* enough to go on writing */
+bool tide__ring_has_room(const struct tide_ring_end *end); /* enough to continue writing */
 /* Whether this side wants to be woken when there is something to read, or room to write. Who is about to sleep looks
  * at both once more behind this. */
 void tide__rings_sleep(struct tide_ring_end *end, bool reads, bool writes);
@@ -121,8 +121,8 @@ int tide__real_address_towards(struct tide_port *port, const char *endpoint, cha
 /* What control groups leave this process: bytes, and thousandths of a processor; UINT64_MAX: all
  * (real_limits.c). */
 void tide__real_limits(uint64_t *memory, uint64_t *milli_processors);
-/* Who holds the end `theirs` of a loopback TCP connection whose other end is `ours` (real_owner.c).
- * listens: that end was dialled, and may not have been accepted yet. False: nobody can tell. */
+/* The owner of the end `theirs` of a loopback TCP connection whose other end is `ours` (real_owner.c).
+ * listens: that end was dialled, and may not have been accepted yet. False: unknown. */
 bool tide__real_owner(const struct sockaddr_storage *theirs, const struct sockaddr_storage *ours, bool listens,
                       uint32_t *uid);
 void tide__real_stream_peer(struct tide_stream *stream, struct tide_peer_identity *out);

@@ -1,6 +1,6 @@
 /*
  * Addresses of the real port: endpoints to socket addresses and back, and listening sockets with
- * the rules of Unix socket files: mode 0600 from the start, a file nobody listens on is replaced, a
+ * the rules of Unix socket files: mode 0600 from the start, a file without a listener is replaced, a
  * live one is EADDRINUSE.
  */
 #ifndef _GNU_SOURCE
@@ -156,11 +156,11 @@ void tide__real_address_print(const struct tide_real_address *address, char *out
     }
 }
 
-/* Whether somebody accepts connections on this Unix socket file. */
+/* Whether a process accepts connections on this Unix socket file. */
 static bool is_live(const struct tide_real_address *address) {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) {
-        return true; /* cannot tell: never take away what may be in use */
+        return true; /* unknown: never remove what may be in use */
     }
     int result = connect(fd, (const struct sockaddr *)&address->storage, address->size);
     bool live = result == 0 || errno != ECONNREFUSED; /* EAGAIN: alive, and its backlog is full */

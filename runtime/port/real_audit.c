@@ -128,8 +128,8 @@ static void no_line_yet(void) {
     audit.prev[HASH] = 0;
 }
 
-/* Goes on where a log of this name ends: the number and the sum of its last line. A last line without its end, which a
- * crash left, is ended here and stays what it is. */
+/* Continues where a log of this name ends: the number and the sum of its last line. A last line without its end, which
+ * a crash left, is ended here and stays what it is. */
 static int find_end(int fd) {
     static char tail[LINE_MAX_BYTES];
     unsigned long long number = 0;
@@ -203,7 +203,7 @@ static int sync_file(void) {
     return written ? 0 : tide__real_fail(error, "writing", audit.head);
 }
 
-/* The chain goes on in a new file. */
+/* The chain continues in a new file. */
 static int turn_over(void) {
     char old[PATH_BYTES + 2];
     int rc = sync_file();
@@ -227,7 +227,7 @@ static int append(const struct tide_audit_entry *entry) {
     }
     const size_t size = compose(entry);
     const ssize_t written = write(audit.fd, audit.line, size);
-    if (written != (ssize_t)size) { /* what was written of it is taken back: the chain goes on behind whole lines */
+    if (written != (ssize_t)size) { /* what was written of it is removed: the chain continues after whole lines */
         rc = tide__real_fail(written < 0 ? errno : ENOSPC, "writing", audit.path);
         if (written > 0 && ftruncate(audit.fd, audit.size) != 0) {
             audit.size += written;

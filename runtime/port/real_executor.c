@@ -71,7 +71,7 @@ static void on_interrupt(int signal) {
     }
 }
 
-/* SIGURG: nothing here sends it else, and who gets it without a handler ignores it. */
+/* SIGURG: nothing here sends it else, and a process without a handler ignores it. */
 int tide__real_executor_interrupt(struct tide_executor *executor, void (*handler)(void)) {
     if (!executor->own_thread) {
         return tide_fail(TIDE_EUNSUPPORTED, "a host's thread is not interrupted");
@@ -185,7 +185,7 @@ static void on_handle_closed(uv_handle_t *handle) {
     TIDE_ASSERT(e->handles_open > 0);
     e->handles_open--;
     if (e->handles_open == 0 && !e->own_thread) {
-        release(e); /* a host's loop: nobody joins */
+        release(e); /* a host's loop: no thread to join */
     }
 }
 
@@ -345,7 +345,7 @@ int tide__real_executor_start(struct tide_port *port, const struct tide_executor
 void tide__real_executor_stop(struct tide_executor *e) {
     if (!e->own_thread) {
         tide__real_check_thread(e);
-        close_handles(e); /* freed by the loop when it has let go of the handles */
+        close_handles(e); /* freed by the loop when it has released the handles */
         return;
     }
     TIDE_ASSERT(!pthread_equal(e->thread, pthread_self()));

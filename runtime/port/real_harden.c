@@ -1,4 +1,4 @@
-/* What a process gives up of its rights, and whether the one that started it is still there. */
+/* Rights that a process drops, and whether its parent is still there. */
 #include "port/real.h"
 
 #include <errno.h>

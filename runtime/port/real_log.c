@@ -45,7 +45,7 @@ int tide_log_file_rotate(uint64_t limit, unsigned keep) {
     }
     path[size] = '\0';
     if (stat(path, &named) != 0 || named.st_ino != log.st_ino || named.st_dev != log.st_dev) {
-        return 0; /* removed, or moved by somebody else */
+        return 0; /* removed, or moved by another process */
     }
     bool both = fstat(STDOUT_FILENO, &out) == 0 && out.st_ino == log.st_ino && out.st_dev == log.st_dev;
     int rc = move_up(path, keep);

@@ -1,10 +1,10 @@
 /*
- * Whose process is at the other end of a loopback connection? The kernel tells: by one question of
+ * Whose process is at the other end of a loopback connection? The kernel answers: by one request of
  * sock_diag with the four-tuple of that end, or by its line in /proc/net/tcp where sock_diag is not
  * to be had. Neither needs a privilege.
  *
- * A socket that no process holds any more is told with user 0 and no inode: that is no answer. Nor
- * is a connection that its listener has not accepted yet; it belongs to who listens.
+ * A socket that no process holds any more is reported with user 0 and no inode: that is no answer. Nor
+ * is a connection that its listener has not accepted yet; it belongs to the listener.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* SOCK_CLOEXEC */
@@ -42,7 +42,7 @@ static void end_of(const struct sockaddr_storage *address, struct end *out) {
     }
 }
 
-/* 1: *uid is the owner; 0: nobody holds such a socket; negative: it cannot be asked. */
+/* 1: *uid is the owner; 0: no process holds such a socket; negative: it cannot be asked. */
 static int ask_diag(int family, const struct end *near, const struct end *far, uint32_t *uid) {
     struct {
         struct nlmsghdr head;
@@ -74,7 +74,7 @@ static int ask_diag(int family, const struct end *near, const struct end *far, u
         result = n < 0 ? -errno : -EIO;
     } else if (answer.head.nlmsg_type == NLMSG_ERROR) {
         const struct nlmsgerr *error = NLMSG_DATA(&answer.head);
-        result = error->error; /* ENOENT: no such socket, or no module that could tell */
+        result = error->error; /* ENOENT: no such socket, or no module that could answer */
     } else if (answer.head.nlmsg_len >= NLMSG_LENGTH(sizeof(struct inet_diag_msg))) {
         const struct inet_diag_msg *found = NLMSG_DATA(&answer.head);
         *uid = found->idiag_uid;

@@ -297,7 +297,7 @@ out:
     return code;
 }
 
-/* Not yet watched, so nobody would learn of its end. */
+/* Not yet watched, so its end would go unnoticed. */
 static int abandon_child(struct tide_process *p, int code) {
     (void)kill(-p->pid, SIGKILL);
     (void)waitpid(p->pid, NULL, 0);

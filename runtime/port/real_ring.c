@@ -5,9 +5,9 @@
  *
  * A ring has one writer and one reader. Each publishes how far it is; the other believes it no
  * further than the ring is long. An empty ring begins anew at the start of its memory, so that what
- * is little goes through few lines of the caches. Who is about to sleep says so in the ring, looks
+ * is little goes through few lines of the caches. A side that is about to sleep writes that to the ring, looks
  * once more, and is woken through the stream's socket. All of this is seq_cst: "I sleep" comes
- * before that look and "there is more" before the look at who sleeps, so one sees the other.
+ * before that look and "there is more" before the look at the sleepers, so one sees the other.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memfd_create, seals */
@@ -37,7 +37,7 @@ struct way {
 
 struct tide_rings {
     uint64_t magic;
-    struct way ways[2]; /* the first is written by who made it */
+    struct way ways[2]; /* the first is written by its creator */
     uint8_t bytes[2][RING_BYTES];
 };
 
@@ -51,7 +51,7 @@ bool tide__rings_make(struct tide_ring_end *end, int *descriptor) {
     if (fd < 0) {
         return false;
     }
-    /* All of it now: later there would be nobody to tell that memory is short. */
+    /* All of it now: later there would be no caller for ENOMEM. */
     const bool sized = posix_fallocate(fd, 0, sizeof(struct tide_rings)) == 0 && fcntl(fd, F_ADD_SEALS, SEALS) == 0;
     struct tide_rings *rings = sized ? map(fd) : NULL;
     if (!rings) {

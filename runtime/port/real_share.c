@@ -24,7 +24,7 @@ static bool read_clock(clockid_t id, double *ns) {
     return true;
 }
 
-/* Waits for a tick; true: told to end. */
+/* Waits for a tick; true: asked to end. */
 static bool told_to_end(const sigset_t *ends) {
     const struct timespec tick = {.tv_nsec = (long)TICK};
     return sigtimedwait(ends, NULL, &tick) > 0;

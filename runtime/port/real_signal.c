@@ -4,7 +4,7 @@
  * a library runs the handler. The code that polls the count ends in order. What does not come in time is ended by an
  * alarm, on SIGALRM: the text is written and the process exits. Children that die with their parent die then.
  *
- * A crash is told by a handler on a stack of the thread's own, for the fiber's may be what has overflowed. Then the
+ * A crash is reported by a handler on a stack of the thread's own, for the fiber's may be what has overflowed. Then the
  * signal takes its former course: a core dump, a sanitizer's report.
  */
 #include "port/real.h"
@@ -118,7 +118,7 @@ static void on_crash(int signal, siginfo_t *info, void *context) {
     while (crashes[which] != signal) {
         which++;
     }
-    (void)sigaction(signal, &before_crash[which], NULL); /* also for what comes while this tells */
+    (void)sigaction(signal, &before_crash[which], NULL); /* also for what comes during this report */
     put_text("\ntide: crashed: ");
     put_text(crash_names[which]);
     if (info->si_code <= 0 && signal != SIGABRT) {

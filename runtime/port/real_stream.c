@@ -4,12 +4,12 @@
  * asked for all the time, writability only after a short write. A stream ends in two steps:
  * `finish` takes the socket away at once, and the loop delivers `closed` before its next turn, so
  * that no owner is called from inside its own call. The struct is freed when both `closed` was
- * delivered and libuv has let go of the handle.
+ * delivered and libuv has released the handle.
  *
  * When much has gone through a Unix socket, the side that connected offers rings (real_ring.c): a
  * descriptor that travels with some bytes, which a peer that knows nothing of it never sees. Who
  * takes them goes on writing there at once, the other side when it has read what came before
- * through the socket. Each says in its ring behind which byte of the socket the ring goes on. From
+ * through the socket. Each says in its ring after which byte of the socket the ring continues. From
  * then on a byte in the socket is a bell that wakes the reader of a ring, or the writer of a full
  * one, and the socket's end is the stream's. An executor that is awake looks at its rings by
  * itself.
@@ -37,7 +37,7 @@ enum { UNSENT_BYTES_MAX = 256 * 1024 };
 enum { UNANSWERED_MS_MAX = 5000 };   /* then the kernel gives the connection up */
 enum { RINGS_AFTER = 256 * 1024 };   /* bytes */
 enum { RINGS_MAX = 32 };             /* of an executor: 256 KiB each */
-#define LOOK_NS (TIDE_SECOND / 1000) /* how often who cannot hear a bell looks */
+#define LOOK_NS (TIDE_SECOND / 1000) /* polling interval of a side that cannot hear a bell */
 
 #ifndef IOV_MAX
 #define IOV_MAX 1024
@@ -51,7 +51,7 @@ _Static_assert(sizeof(struct tide_iovec) == sizeof(struct iovec) &&
 
 struct tide_stream {
     struct tide_executor *executor;
-    const struct tide_stream_events *events; /* NULL: accepted, and nobody has taken it yet */
+    const struct tide_stream_events *events; /* NULL: accepted, not taken yet */
     void *arg;
     uv_poll_t poll;
     int fd;   /* -1: finished */
@@ -60,15 +60,15 @@ struct tide_stream {
     bool connecting;
     bool reading;    /* false between a refused buffer and resume */
     bool want_write; /* the last write was short */
-    bool broken;     /* nobody takes what is written; reading comes to the end */
+    bool broken;     /* what is written is dropped; reading comes to the end */
     bool handle_open;
     bool delivered;
     struct tide_stream *closing_next;
     /* rings */
     bool is_unix, outgoing, offered;
     bool writes_ring, reads_ring;
-    bool dozing;                    /* the peer was told so */
-    bool ends;                      /* the socket has: what is in the ring is the last, and `reason` is told then */
+    bool dozing;                    /* the peer was notified */
+    bool ends;                      /* the socket has: what is in the ring is the last, and `reason` is reported then */
     int offer;                      /* travels with the next bytes; -1: none */
     uint64_t socket_out, socket_in; /* bytes of the stream through the socket */
     struct tide_ring_end ring;
@@ -81,7 +81,7 @@ struct tide_listener {
     void *arg;
     uv_poll_t poll;
     int fd;
-    int spare; /* given up for a moment to refuse a connection when descriptors have run out */
+    int spare; /* released for a moment to reject a connection when descriptors have run out */
     bool is_unix;
     bool closed;
     dev_t device; /* of our socket file: another's in its place is not ours to unlink */
@@ -123,7 +123,7 @@ static void rings_join(struct tide_stream *s) {
     s->dozing = true; /* as the rings begin */
 }
 
-/* The memory of the rings is the peer's now, or nobody's. */
+/* The memory of the rings is the peer's now, or unused. */
 static void close_offer(struct tide_stream *s) {
     if (s->offer >= 0) {
         close(s->offer);
@@ -181,7 +181,7 @@ static bool turns_to_ring(struct tide_stream *s) {
     return s->reads_ring;
 }
 
-/* Wakes the peer. Where there is no room for another one, bells enough are on their way. */
+/* Wakes the peer. If there is no room for another one, enough bells are in flight. */
 static void ring_bell(struct tide_stream *s) {
     if (send(s->fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && is_gone(errno)) {
         s->broken = true;
@@ -384,7 +384,7 @@ static bool is_self_connected(int fd) {
            our_size == their_size && memcmp(&ours, &theirs, our_size) == 0;
 }
 
-/* A connection that cannot be made is "unreachable", nobody listens there, whatever the kernel's reason. But a Unix
+/* A connection that cannot be made is "unreachable", nothing listens there, whatever the kernel's reason. But a Unix
  * listener whose backlog is full is there, and busy; and where the network is down the listener may be there: no answer
  * is no refusal. */
 static int connect_reason(int error_number) {
@@ -572,7 +572,7 @@ void tide__real_stream_resume(struct tide_stream *s) {
 
 void tide__real_stream_close(struct tide_stream *s) {
     tide__real_check_thread(s->executor);
-    if (s->fd < 0) { /* its end was on the way already; it was our wish all the same */
+    if (s->fd < 0) { /* its end was in flight already, and this side requested it, too */
         s->reason = 0;
     }
     finish(s, 0);
@@ -638,7 +638,7 @@ int tide__real_connect(struct tide_executor *e, const char *endpoint, const stru
     s->events = events;
     s->arg = arg;
     *out = s;
-    if (parsed != 0) { /* its directory is gone, or closed to us: told through `closed` */
+    if (parsed != 0) { /* its directory is gone, or closed to us: reported through `closed` */
         finish(s, parsed == TIDE_ENOENT ? TIDE_EUNREACHABLE : parsed);
         return 0;
     }
@@ -647,7 +647,7 @@ int tide__real_connect(struct tide_executor *e, const char *endpoint, const stru
     const int error = errno;
     tide__real_address_release(&address);
     if (failed) {
-        finish(s, connect_reason(error)); /* told like any later failure: through `closed` */
+        finish(s, connect_reason(error)); /* reported like any later failure: through `closed` */
     } else {
         update_mask(s); /* also when connected at once: `connected` comes from the loop */
     }

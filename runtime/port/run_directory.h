@@ -22,11 +22,11 @@ int tide_run_socket(struct tide_port *port, const char *cluster, const char *nod
 
 /*
  * What killed processes left in the directory of a cluster: removes the sockets there that refuse connections. 1: no
- * process has a socket in it, and nothing was put into it for a minute; 0: some process may be there, or on its way.
+ * process has a socket in it, and nothing was put into it for a minute; 0: some process may be there, or about to come.
  */
 int tide_run_sweep(struct tide_port *port, const char *path);
 
-/* Whether somebody accepts connections there; true if that cannot be told. (real_address.c) */
+/* Whether a process accepts connections there; true if unknown. (real_address.c) */
 bool tide_socket_is_live(const char *path);
 
 /* What this user may still write on the disk where `path` lies; any thread, the real disk even in a simulation.

@@ -1,7 +1,7 @@
 /*
  * The simulator: one heap of events on a virtual clock, driven by one seed. Nodes are objects;
  * their executors are entries that are busy until a time. A turn takes no time while it runs and
- * `turn_cost` afterwards; time inside a turn or callback stands still. As on the real port, a turn
+ * `turn_cost` afterwards; time inside a turn or callback does not pass. As on the real port, a turn
  * follows every callback of a stream.
  *
  * It models order, delay, the cards of the network, partition, reset, pause, crash, and disks that
@@ -29,7 +29,7 @@ void tide__sim_grow(void **array, size_t count, size_t *room, size_t element) {
 
 __extension__ typedef unsigned __int128 wide; /* not ISO C, but in gcc and clang on every 64-bit target */
 
-/* One comparison of both, without a branch: which of two events is the earlier nobody can predict. */
+/* One comparison of both, without a branch: which of two events is the earlier is unpredictable. */
 static bool before(const struct sim_event *a, const struct sim_event *b) {
     return ((wide)a->time << 64 | a->tie) < ((wide)b->time << 64 | b->tie);
 }
@@ -146,7 +146,7 @@ uint64_t tide__sim_not_before(const struct tide_executor *e) {
 }
 
 /* Sees to it that a turn's event happens no later than `scheduled`. Each that does looks again, so
- * one that is there for an earlier wish serves a later one too: an idle node that is woken between
+ * one that is there for an earlier request serves a later one too: an idle node that is woken between
  * two of its ticks adds nothing to the heap for the second. */
 static void book(struct tide_executor *e) {
     if (e->scheduled < e->booked) {
@@ -157,7 +157,7 @@ static void book(struct tide_executor *e) {
     }
 }
 
-/* Only the earliest wish stays. */
+/* Only the earliest request stays. */
 static void schedule(struct tide_executor *e, uint64_t time) {
     if (time < e->sim->now) {
         time = e->sim->now;
@@ -168,7 +168,7 @@ static void schedule(struct tide_executor *e, uint64_t time) {
     }
 }
 
-/* One thread runs all nodes: nobody is there to interrupt it. */
+/* One thread runs all nodes: there is none to interrupt it. */
 static int executor_interrupt(struct tide_executor *e, void (*handler)(void)) {
     (void)e;
     (void)handler;
@@ -239,7 +239,7 @@ static void turn_event(struct tide_sim *sim, const struct sim_event *event) {
     const bool booked = !e->dead && event->time == e->booked;
     tide__sim_executor_unref(e); /* frees it only if it is stopped, and so dead */
     if (!booked) {
-        return; /* one of more than two that are in the heap, or nobody's any more */
+        return; /* one of more than two that are in the heap, or unused */
     }
     e->booked = e->booked_next;
     e->booked_next = TIDE_NEVER;

@@ -85,7 +85,7 @@ struct sim_node {
     struct sim_server out, in; /* of its card */
     char name[SIM_NAME_MAX];
     unsigned rack;
-    uint64_t *latency; /* ns to the nodes by index; 0, or beyond latency_room: as everybody's */
+    uint64_t *latency; /* ns to the nodes by index; 0, or beyond latency_room: the common one */
     size_t latency_room;
     struct sim_names names, durable; /* durable: those a crash certainly leaves */
     struct tide_sim_disk disk;
@@ -141,7 +141,7 @@ struct tide_sim {
     struct sim_cut *cuts;
     size_t cut_count, cut_room;
     struct tide_stream *streams;
-    struct sim_segment *spare_segment; /* small ones that nobody uses; NULL */
+    struct sim_segment *spare_segment; /* unused small ones; NULL */
     struct tide_listener *listeners;
     uint64_t connections;
     struct sim_server core;
@@ -185,7 +185,7 @@ uint64_t tide__sim_clock_due(const struct sim_node *node, uint64_t shown);
 
 /* sim_net.c */
 enum { SIM_LINK_CORE, SIM_LINK_OUT, SIM_LINK_IN }; /* the two of node i: + 2 i */
-/* Of a packet; from may be NULL: nobody knows yet. */
+/* Of a packet; from may be NULL: not known yet. */
 uint64_t tide__sim_latency(const struct tide_sim *sim, const struct sim_node *from, const struct sim_node *to,
                            struct tide_random *random);
 bool tide__sim_crosses_core(const struct tide_sim *sim, const struct sim_node *from, const struct sim_node *to);
@@ -207,7 +207,7 @@ void tide__sim_flow_changed(void *arg, struct fabric_flow *flow, double rate); /
 /* sim_memory.c */
 /* Of the simulator itself, whoever's turn it is; asserts that memory lasts. */
 void *tide__sim_alloc(size_t size);
-/* Around what a node runs. Gives, and takes, who ran before. */
+/* Around what a node runs. Returns, and takes, the node that ran before. */
 struct sim_node *tide__sim_memory_enter(struct sim_node *node);
 void tide__sim_memory_leave(struct sim_node *before);
 

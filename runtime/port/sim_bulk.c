@@ -1,5 +1,5 @@
 /*
- * Bulk in the simulator: a direction of a connection that has 1 MiB or more under way becomes a
+ * Bulk in the simulator: a direction of a connection that has 1 MiB or more in flight becomes a
  * flow (sim_fabric.h) until it has nothing left to send. It crosses the sender's card, the core
  * where it lies between, and the receiver's card, no faster than window / round trip time. The flow
  * begins when what the connection sent before is in; its segments arrive when their last byte has

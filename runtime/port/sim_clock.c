@@ -1,5 +1,5 @@
 /*
- * Clocks of simulated nodes. The world has one time, which orders events; what a node is told is its
+ * Clocks of simulated nodes. The world has one time, which orders events; what a node reads is its
  * own clock's time, which may have begun anywhere and run a little faster or slower. Everything that
  * a node hands back (when its next turn is due) is in its own time too. Integers, so that a time
  * goes there and back unharmed.

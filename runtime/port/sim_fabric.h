@@ -1,5 +1,5 @@
 /*
- * Flows over links: who gets how much of a shared network. Pure: knows neither streams nor the
+ * Flows over links: the share of each in a network. Pure: knows neither streams nor the
  * clock.
  *
  * A flow crosses up to FABRIC_HOPS links and never goes faster than its cap (window / round trip
@@ -50,7 +50,7 @@ struct fabric_link {
 struct fabric {
     struct fabric_link *links;
     size_t link_count, link_room;
-    /* Told of each flow whose rate is to be `rate`, while flow->rate is the former one. */
+    /* Called for each flow whose rate is to be `rate`, while flow->rate is the former one. */
     void (*changed)(void *arg, struct fabric_flow *flow, double rate);
     void *arg;
     struct fabric_flow **part; /* scratch: the connected component */

@@ -55,7 +55,7 @@ static int create(struct sim_node *node, const char *path, bool directory, struc
     inode->modified = node->sim->now;
     int code = tide__sim_names_set(&node->names, path, inode);
     *out = inode;
-    tide__sim_inode_unref(inode); /* the name holds it now, or nobody */
+    tide__sim_inode_unref(inode); /* the name holds it now, or nothing does */
     return code;
 }
 

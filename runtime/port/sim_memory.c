@@ -1,7 +1,7 @@
 /*
  * Nodes that are short of memory: while one runs, allocations fail with the probabilities that its
- * setting names, drawn from a generator of the node. Where the runtime could not go on the node
- * crashes at that very place; the rest of its turn is then of no consequence to anybody, and gets
+ * setting names, drawn from a generator of the node. Where the runtime could not continue the node
+ * crashes at that very place; the rest of its turn is then of no consequence, and gets
  * memory.
  */
 #include "port/sim.h"

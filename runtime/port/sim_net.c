@@ -7,7 +7,7 @@
  *     max(last bit in, max(t, f) + b / C)
  *
  * Each server is asked at the moment the first bit comes to it, so that the queue is in the order
- * of arrival: a segment that waits in a long queue elsewhere holds up nobody here.
+ * of arrival: a segment that waits in a long queue elsewhere delays none here.
  *
  * Bulk goes as flows (sim_bulk.c), which see C (1 - u), u the share of a server that small messages
  * used in the last 10 ms; small messages see C less the flows' rates, but never less than one more

@@ -1,5 +1,5 @@
 /*
- * Streams of the simulator: two ends, each with a queue of segments that are on their way to it. A
+ * Streams of the simulator: two ends, each with a queue of segments in flight to it. A
  * write makes one segment; it arrives after a drawn delay, in order (arrival times in one direction
  * strictly increase). What has arrived is handed over in pieces cut at seeded places. The queue of
  * the receiving end is the window: beyond it (4 MiB) a write is short and `writable` follows when
@@ -160,7 +160,7 @@ static void on_card(struct tide_sim *sim, struct tide_stream *to) {
     tell_bulk(to);
 }
 
-/* What is under way to the core or the card is there after no more than its latency. */
+/* What is in flight to the core or the card is there after no more than its latency. */
 static void hurry(struct tide_stream *to) {
     struct sim_segment *segment;
     uint64_t now = to->executor->sim->now;
@@ -173,7 +173,7 @@ static void hurry(struct tide_stream *to) {
     to->journey++;
 }
 
-/* One more segment towards `to` is on its way. */
+/* One more segment towards `to` is in flight. */
 static void send_segment(struct tide_stream *to, struct sim_segment *segment, struct tide_random *random) {
     struct tide_sim *sim = to->executor->sim;
     struct sim_node *from = to->peer_node, *node = to->executor->node;
@@ -244,7 +244,7 @@ static bool cut_off(const struct tide_sim *sim, const struct sim_node *a, const 
 static void on_connect(struct tide_sim *sim, const struct sim_event *event, struct tide_stream *s) {
     struct tide_listener *l = find_listener(sim, s->target);
     if (s->finished) {
-        return; /* given up meanwhile */
+        return; /* abandoned meanwhile */
     }
     if (l && cut_off(sim, s->executor->node, l->executor->node)) {
         uint64_t fails = s->began + connect_timeout;
@@ -269,7 +269,7 @@ static void on_connect(struct tide_sim *sim, const struct sim_event *event, stru
     server->peer_node = s->executor->node;
     s->peer = server;
     s->peer_node = l->executor->node;
-    s->last_arrival = sim->now + draw_latency(s, &s->random); /* no byte overtakes the news */
+    s->last_arrival = sim->now + draw_latency(s, &s->random); /* no byte overtakes the event */
     push(s, s->last_arrival, SIM_CONNECTED);
     l->accepted(l->arg, server);
     if (!server->events) {
@@ -286,7 +286,7 @@ static void on_connected(struct tide_sim *sim, struct tide_stream *s) {
         return;
     }
     s->connected = true;
-    bool waiting = s->want_write; /* since a write before this one's news */
+    bool waiting = s->want_write; /* since a write before this one's event */
     s->events->connected(s->arg, s);
     if (waiting && !s->finished && !s->writable_scheduled) {
         s->writable_scheduled = true;
@@ -397,7 +397,7 @@ static void take_event(struct tide_sim *sim, const struct sim_event *event) {
                    event->kind == SIM_CARD || event->kind == SIM_DRAIN; /* happens without our executor */
     uint64_t later = network && !e->dead ? 0 : tide__sim_not_before(e);
     if (later == TIDE_NEVER) {
-        s->orphan = true; /* nobody is told */
+        s->orphan = true; /* without a notification */
         tide__sim_bulk_stop(s);
     } else if (later != 0) {
         push(s, later, event->kind);
@@ -575,7 +575,7 @@ void tide__sim_stream_close(struct tide_stream *s) {
     }
     send_end(s);
     finish(s, 0, s->executor->sim->now);
-    tell_writable(s->executor->sim, s); /* who waits for room need not wait: what it writes is dropped */
+    tell_writable(s->executor->sim, s); /* a waiter for room need not wait: what it writes is dropped */
 }
 
 void tide__sim_stream_peer(struct tide_stream *s, struct tide_peer_identity *out) {
@@ -615,7 +615,7 @@ void tide__sim_streams_heal(struct tide_sim *sim) {
     }
 }
 
-/* Of what is on its way to this end only some beginning arrives, then the end. */
+/* Of what is in flight to this end only some prefix arrives, then the end. */
 static void cut_short(struct tide_stream *s) {
     hurry(s);
     tide__sim_bulk_flush(s);

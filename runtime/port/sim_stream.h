@@ -7,7 +7,7 @@
 struct sim_segment {
     struct sim_segment *next;
     struct sim_segment *behind;    /* in the queue of the core or of the receiver's card */
-    uint64_t first, last, latency; /* when its ends come to where it is under way to */
+    uint64_t first, last, latency; /* when its ends arrive at the destination */
     size_t size, offset;
     bool end;   /* the peer has closed; carries no bytes */
     bool small; /* has room for SEGMENT_SMALL bytes */
@@ -38,7 +38,7 @@ struct tide_stream {
     size_t arrived; /* segments at the front that are here */
     size_t on_way;  /* segments behind them */
     uint64_t last_arrival;
-    struct sim_queue at_core, at_card; /* what is on its way there: one event each */
+    struct sim_queue at_core, at_card; /* what is in flight to it: one event each */
     struct tide_random random;
     struct sim_bulk *bulk; /* NULL: there never was one */
     uint64_t departed;     /* when what was sent last has left the sender's card */
@@ -64,12 +64,12 @@ struct sim_bulk {
 };
 
 void tide__sim_stream_push(struct tide_stream *stream, uint64_t time, enum sim_kind kind, uint32_t generation);
-/* The last segment of `stream` is new. True: it goes with a flow, which tells of its arrival. */
+/* The last segment of `stream` is new. True: it goes with a flow, which reports its arrival. */
 bool tide__sim_bulk_takes(struct tide_stream *stream, struct sim_segment *segment);
-/* Nothing of the stream is under way to the core or the card any more. */
+/* Nothing of the stream is in flight to the core or the card any more. */
 void tide__sim_bulk_ready(struct tide_stream *stream);
 void tide__sim_bulk_event(struct tide_stream *stream, const struct sim_event *event);
-/* No flow any more; what has not left is nobody's concern. */
+/* No flow any more; what has not left does not matter. */
 void tide__sim_bulk_stop(struct tide_stream *stream);
 /* What has not left leaves at once, without regard to the network. */
 void tide__sim_bulk_flush(struct tide_stream *stream);
