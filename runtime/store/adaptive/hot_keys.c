@@ -204,7 +204,7 @@ void tide__hot_wake(struct tide__hot_table *s) {
 /* ---- epochs ---- */
 
 /*
- * An operation is inside from before it looks for records until it has been sent. Who changes a
+ * An operation is inside from before it looks for records until it has been sent. A change of a
  * record so that it must not be overlooked changes it and then waits: first for those that are
  * inside in the other epoch, then for this one's (as sleepable RCU does: one that read the epoch
  * and had not counted itself yet is in one of them). The counters and the filter are seq_cst:

@@ -7,7 +7,7 @@
  *   worker   reads and writes the copy of its node in place, as if the row were here (hot_keys.c)
  *   node     in rounds, a fiber of each table (hot_keys_sync.c) pushes what accumulated in its copies
  *            to the owners, pulls the rows that changed there, and makes and drops copies
- *   owner    remembers who pulled a row for a copy, and when somebody else changes it tells that
+ *   owner    remembers which nodes pulled a row for a copy, and when another node changes it notifies them
  *            node once (subscribe.c): NOTICE. The node's next pull subscribes anew
  *
  * Both ways are ordinary operations (access.c, remote.c), with a flag each. So updates arrive once
@@ -17,7 +17,7 @@
  *
  * What holds for a worker: it sees its own pushes at once; those of others when the rounds of their
  * node, of the owner and of its own node have come by. Two nodes may see two pushes in different
- * orders. When nobody pushes any more, all copies become what the owner has.
+ * orders. When pushes end, all copies become what the owner has.
  *
  * Making a copy. The record is COMING first: from then on this node's pushes wait in it. The row is
  * pulled when all operations that were begun before have been sent (`epoch`) and answered: what the
@@ -62,7 +62,7 @@ struct tide__hot_key {
     bool all;          /* managed: for all nodes, not for those that were named */
     bool ends;         /* its copy goes when all of it is sent */
     bool listed;       /* the fiber is to look at it */
-    bool giving_up;    /* COMING: its row does not come, and what was queued is on its way */
+    bool giving_up;    /* COMING: its row does not come, and what was queued is in flight */
     uint8_t spare[17];
 };
 _Static_assert(sizeof(struct tide__hot_key) % 64 == 0, "a copy follows, aligned");
@@ -98,7 +98,7 @@ struct tide__hot_table {
     /* any thread */
     atomic_uint_fast64_t filter[TIDE__FILTER_WORDS]; /* a bit for each key that ever had a record */
     struct tide__hot_stripe {
-        _Alignas(128) atomic_uint inside[2]; /* operations under way, by the epoch they began in */
+        _Alignas(128) atomic_uint inside[2]; /* operations in flight, by the epoch they began in */
         atomic_uint_fast64_t hits;           /* keys served by copies */
     } stripes[TIDE__STRIPES];
     atomic_uint epoch;
@@ -112,7 +112,7 @@ struct tide__hot_table {
     size_t work_count, work_capacity;
 
     /* I/O */
-    bool in_round; /* for who looks whether all is at rest */
+    bool in_round; /* for checks whether all is at rest */
     struct tide__subscriptions *subscriptions;
     struct tide__share share;
     bool ordered;       /* by an order; `share` is of the last one */
@@ -138,7 +138,7 @@ void tide__hot_destroy(struct tide_table *table);
 void tide__hot_table(struct tide_table *table);
 
 /* ---- hot_keys.c: any thread ---- */
-/* A worker's pull or push: what copies have is done, the rest is done as ever. */
+/* A worker's pull or push: what copies have is done, the rest as without copies. */
 int tide__hot_operate(struct tide__hot_table *s, struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *t,
                       bool wait);
 /* The row of a copy. False: there is none that could be read now. */
@@ -164,7 +164,7 @@ void tide__hot_wake(struct tide__hot_table *s);
 /* All operations that did not find the records as they are now have been sent. Fiber. */
 int tide__hot_synchronize(struct tide__hot_table *s);
 /* A row of this node changes, or leaves; its word is locked. `changer`: the node whose copy has the
- * change already, 0: nobody's. `made`: the row had no word that its readers lock. */
+ * change already, 0: none. `made`: the row had no word that its readers lock. */
 void tide__hot_changed(struct tide__hot_table *s, uint64_t key, uint16_t changer);
 
 /* ---- hot_keys_sync.c ---- */

@@ -77,7 +77,7 @@ void tide__ages_read(const struct tide__ages *ages, struct tide_share_age *out) 
                                    .max_ns = atomic_load_explicit(&ages->max_ns, memory_order_relaxed)};
 }
 
-/* The owner, or who knew it, is gone: to ask again would be of no use. */
+/* The owner, or the node that knew it, is gone: a retry would be useless. */
 static bool is_gone(int code) {
     return code == TIDE_EDIED || code == TIDE_ELOST || code == TIDE_EUNREACHABLE || code == TIDE_EFENCED ||
            code == TIDE_ECLOSED;
@@ -109,7 +109,7 @@ int tide__hot_exchange(struct tide__hot_table *s, enum tide__kind kind, uint8_t 
                               .misses = &misses};
     int code = TIDE_BUGGIFY(exchange_refused) ? tide_fail(TIDE_EBUSY, "no room for a message about copies")
                                               : tide__pass_run(&pass, kind, &ticket, true, sent);
-    for (size_t i = 0; fates && i < misses.count; i++) { /* perhaps nobody answered */
+    for (size_t i = 0; fates && i < misses.count; i++) { /* perhaps without an answer */
         int *fate = &fates[misses.at[i]];
         *fate = *fate == TIDE__FATE_HERE ? code : *fate;
     }
@@ -176,7 +176,7 @@ static bool is_own(const struct batch *b, size_t i, uint64_t key) {
             owner == tide__store_self(b->s->table->store));
 }
 
-/* Latched: the i-th row is the key's; newer than its copy since `since` (0: nobody said so). */
+/* Latched: the i-th row is the key's; newer than its copy since `since` (0: unknown). */
 static void row_came(struct batch *b, struct tide__hot_key *k, uint64_t key, size_t i, uint64_t since, uint64_t now) {
     struct tide__hot_table *s = b->s;
     k->ends |= is_own(b, i, key);
@@ -234,7 +234,7 @@ static void update_answered(struct batch *b, struct tide__hot_key *k, size_t i, 
         tide__copy_record_confirm(r, UINT64_MAX);
         age_add(&s->updates, now - b->since[i]);
         tide__share_count(&s->updates_failed, fate < 0);
-        newer = newer || fate >= 0 ? newer : now; /* perhaps not at all there: the row tells */
+        newer = newer || fate >= 0 ? newer : now; /* perhaps not at all there: the row decides */
     }
     if (fate == TIDE__FATE_ROW) {
         row_came(b, k, b->keys[i], i, newer, now);
@@ -532,7 +532,7 @@ static int run_round(struct tide__hot_table *s) {
     return code;
 }
 
-/* Until `deadline`, or somebody wants the table flushed. */
+/* Until `deadline`, or a flush of the table is requested. */
 static int wait(uint64_t deadline, bool *woken) {
     const struct tide_message *message;
     int code = tide_receive(deadline, &message);
@@ -553,7 +553,7 @@ static uint64_t rows_moved(const struct tide__hot_table *s) {
            atomic_load_explicit(&s->rows_in, memory_order_relaxed);
 }
 
-/* After a round that took `elapsed_ns`. What of that was work is told by what it moved: a round of
+/* After a round that took `elapsed_ns`. How much of that was work follows from what it moved: a round of
  * few bytes waits for answers, and copies that rested for it would be behind for nothing. */
 static uint64_t rest_of(const struct tide__hot_table *s, uint64_t elapsed_ns, uint64_t rows) {
     const double bytes = (double)rows * (double)s->shape.floats * sizeof(float);
@@ -567,7 +567,7 @@ static int fiber_main(void *state) {
     uint64_t next = 0;
     bool work = false;
     int code = 0;
-    (void)tide__memory_swap(TIDE_MEMORY_VITAL); /* copies that nobody brings up to date are wrong */
+    (void)tide__memory_swap(TIDE_MEMORY_VITAL); /* copies that are not brought up to date are wrong */
     while (!code) {
         bool woken = work;
         code = wait(work ? next : TIDE_NEVER, &woken);
@@ -722,7 +722,7 @@ void tide__hot_member(struct tide_store *store, const struct tide_member *member
         if (table) {
             tide__interest_member_gone(table, member->id);
         }
-        if (s) { /* who told us of changes may have been the dead one */
+        if (s) { /* the node that sent notices may have been the dead one */
             tide__subscriptions_member_gone(s, member->id);
             list_copies(s, !TIDE_MUTANT(share_outlives_owner));
         }

@@ -9,9 +9,9 @@
 #include "store/adaptive/owner.h"
 
 enum {
-    ROUND_NS = 1000000, /* while any intent is there; news are dealt with at once */
+    ROUND_NS = 1000000, /* while any intent is there; changes are handled at once */
     SEND_KEYS = 2048,
-    MOVES = 32, /* localize calls under way */
+    MOVES = 32, /* localize calls in flight */
 };
 
 struct intent {
@@ -38,7 +38,7 @@ struct worker {
 struct interest { /* of this node in a key */
     uint64_t key;
     uint32_t uses; /* active intents with it */
-    uint16_t home; /* that was told; 0: none */
+    uint16_t home; /* that was notified; 0: none */
     bool listed, used;
 };
 
@@ -57,7 +57,7 @@ struct tide__intents {
     struct tide_table *table;
     tide_address fiber;
     atomic_bool awake, ended;     /* ended: the fiber is gone */
-    atomic_uint_fast64_t nearest; /* window of the fastest worker: later intents wake nobody */
+    atomic_uint_fast64_t nearest; /* window of the fastest worker: later intents wake no fiber */
     struct tide_lock lock;        /* of the next three */
     struct intent *inbox;
     size_t keys; /* of all intents that are not over */
@@ -226,7 +226,7 @@ static void copy_ends(struct tide_table *table, uint64_t key) {
     }
 }
 
-/* ---- what is told ---- */
+/* ---- what is sent ---- */
 
 struct telling {
     struct telling *next;
@@ -261,7 +261,7 @@ static void tell_end(struct tide__intents *n, struct telling **all, uint16_t hom
     }
 }
 
-/* Interests that begin go out as a localize of this round; those that end are told, but not before the
+/* Interests that begin go out as a localize of this round; those that end are sent, but not before the
  * home has answered to that. */
 static void tell_changes(struct tide__intents *n) {
     struct telling *all = NULL;
@@ -486,7 +486,7 @@ static int intents_main(void *state) {
     struct tide__intents *n = state;
     struct tide_port *port = n->table->store->port;
     bool busy = false;
-    (void)tide__memory_swap(TIDE_MEMORY_VITAL); /* who intends waits for it */
+    (void)tide__memory_swap(TIDE_MEMORY_VITAL); /* its waiters depend on it */
     for (;;) {
         const struct tide_message *message;
         int code = tide_receive(busy ? tide_port_now(port) + ROUND_NS : TIDE_NEVER, &message);
@@ -558,7 +558,7 @@ static int intents_of(struct tide_table *table, struct tide__intents **out) {
     }
     *out = n;
     int code = tide_spawn(table->store->node, &options, &n->fiber);
-    atomic_store(&n->awake, code != 0); /* without it nobody is woken, and intents fill the queue */
+    atomic_store(&n->awake, code != 0); /* without it no fiber is woken, and intents fill the queue */
     if (code) {
         intents_gone(n);
     }

@@ -3,20 +3,20 @@
  * their clocks, and the rows are at hand then.
  *
  *   worker   tide_table_intent (intent.c): queued, never waits
- *   node     a fiber of each table acts on intents whose first clock is near (action_timer.c), and tells
+ *   node     a fiber of each table acts on intents whose first clock is close (action_timer.c), and notifies
  *            the home of a key when the first interest of this node begins and the last one ends
  *   home     knows which nodes are interested (interest.c): the only one is to own the row, several
  *            have copies (hot_keys.h), and the one that is left is to own it again
  *
  * Mostly one node alone wants a key that it does not have. So its interest travels as a localize:
  * the node waits for the row (ARRIVING), and LOC says that it is of an intent. If the home has it
- * so, the row is on its way after one message, as for any LOC; else it answers STAY, what waited
- * goes to the owner, and the node makes a copy if it is told to. A node that has the row, or waits
- * for it already, tells of its interest by INTENT.
+ * so, the row is in flight after one message, as for any LOC; else it answers STAY, what waited
+ * goes to the owner, and the node makes a copy if it is advised to. A node that has the row, or waits
+ * for it already, announces its interest by INTENT.
  *
  * What the home says later is advice: a node that is to own a row localizes it, one that is to have
  * a copy makes one, in the ordinary ways. So nothing of this is needed for values to be right; what
- * is lost or said twice while slots move and nodes die costs speed only. A node tells the new home
+ * is lost or said twice while slots move and nodes die costs speed only. A node notifies the new home
  * of a slot anew; nothing is sent when nothing begins or ends.
  */
 #ifndef TIDE_STORE_INTENT_H

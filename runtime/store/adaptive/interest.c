@@ -1,5 +1,5 @@
 /*
- * Who intends to use which keys, at their home (intent.h): the rule of AdaPM, section 4.2. A node
+ * Which nodes intend to use which keys, at their home (intent.h): the rule of AdaPM, section 4.2. A node
  * begins to be interested: if no other one is, the row is to go there; else it is to have a copy,
  * which tables without copies (technique relocate) do without. A node's interest ends and one other
  * is left: the row is to go to that one.
@@ -117,7 +117,8 @@ static void done(struct tide_table *table, struct advice *a, uint64_t key, uint1
     }
 }
 
-/* INTENT, and DONE, which has the same fields: `each` key of a slot that is here; others go on to their homes. */
+/* INTENT, and DONE, which has the same fields: `each` key of a slot that is here; others are forwarded to their homes.
+ */
 static int interests(struct tide_store *store, struct tide__incoming *in,
                      void (*each)(struct tide_table *, struct advice *, uint64_t key, uint16_t node)) {
     __typeof__(in->as.INTENT) m = in->as.INTENT;
@@ -170,7 +171,7 @@ void tide__interest_member_gone(struct tide_table *table, uint16_t node) {
     tide_free(a);
 }
 
-/* The nodes tell the new home themselves. */
+/* The nodes notify the new home themselves. */
 void tide__interest_slot_left(struct tide_table *table, uint32_t slot) {
     for (uint32_t i = 0; table->interest && i < table->interest->capacity;) {
         struct tide__node_set *set = &table->interest->places[i];

@@ -6,7 +6,7 @@ enum { PLACES_MAX = 1 << 16 };
 
 /* ---- one entry ---- */
 
-/* Nothing that went straight is under way. */
+/* Nothing that went straight is in flight. */
 static void by_home(struct tide__location *e) {
     e->node = e->stale ? 0 : e->node;
     e->straight = e->stale = e->closing = false;
@@ -61,7 +61,7 @@ void tide__location_learn(struct tide__location *e, uint16_t node, uint32_t term
 
 struct tide__locations {
     uint64_t mask;
-    uint32_t straight; /* entries whose way in use that is; with none nobody has to wait */
+    uint32_t straight; /* entries whose way in use that is; with none, no operation has to wait */
     bool retry;        /* an operation that others wait for is answered */
     struct tide__location places[];
 };
@@ -127,7 +127,7 @@ static bool may_go(struct tide_table *table, const struct tide__location *e) {
     return table->store->member_state[e->node] == 1 + TIDE_MEMBER_UP && !tide__member_gone(table->store, home);
 }
 
-/* The key's entry; NULL: its place is somebody else's, who needs it more. */
+/* The key's entry; NULL: its place belongs to a key that needs it more. */
 static struct tide__location *claim(struct tide_table *table, uint64_t key) {
     struct tide__location *e = locations_of(table) ? place_of(table, key) : NULL;
     if (!e || is_empty(e) || e->key == key) {

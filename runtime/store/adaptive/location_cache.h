@@ -4,7 +4,7 @@
  *
  * The order of one origin's operations on one key rests on their going one way, which is FIFO on every
  * hop. So the way changes only when nothing that went the old way is unanswered (the *fence*; model:
- * tests/models/reloc.pml). The last operation tells: when it has run, so have those before it.
+ * tests/models/reloc.pml). The last operation decides: when it has run, so have those before it.
  *
  *   - Operations that go straight name the term under which the owner has the row. It runs them
  *     while it has the row under that term; once it has given the row away it returns all of them,
@@ -40,7 +40,7 @@ struct tide__location {
     bool stale;     /* straight: one came back */
     bool closing;   /* straight: later operations wait until `last` is answered */
     bool waited;    /* and some do */
-    bool used;      /* the place was of use since somebody else wanted it */
+    bool used;      /* the place was of use since another key wanted it */
 };
 
 /* In the following `answered`: the operation `last` is. `may`: `node` is up, and this node is not home. */
@@ -67,7 +67,7 @@ struct tide__job;
 struct tide__locations; /* of a table; made with the first entry */
 
 void tide__locations_prefetch(struct tide_table *table, uint64_t key);
-/* Is anything of this node under way to an owner, straight? While nothing is, nobody has to wait. */
+/* Is anything of this node in flight to an owner, straight? If not, no operation has to wait. */
 bool tide__locations_in_use(const struct tide_table *table);
 /* Must an own operation wait, before anything else is decided about it? `gone`: the row is not here. */
 bool tide__locations_wait(struct tide_table *table, const struct tide__job *job, uint64_t key, bool home, bool gone);

@@ -1,16 +1,16 @@
 /*
  * Rows that die with nodes. What the dead owned is found out when it is asked for: the home says
- * EDIED (owner.c). Here is what was on its way through the hands of the dead.
+ * EDIED (owner.c). Here is what was in flight through the dead.
  *
  * The home knows the whole way: the trail of a key, then the owner of record, each with its term.
- * When one of them dies, the home tells the next one (LOST, with its term), which alone knows
+ * When one of them dies, the home notifies the next one (LOST, with its term), which alone knows
  * whether the row had gone through before. If not, its waiters fail and it says so (FAILED, with
- * that term). Then the home tells everybody behind it, forgets that part of the way, and holds the
- * dead node for the owner, for good: later wishes fail at once. What is before the dead node may
- * still be on its way to it, and is remembered.
+ * that term). Then the home notifies all behind it, forgets that part of the way, and holds the
+ * dead node for the owner, for good: later localizes fail at once. What is before the dead node may
+ * still be in flight to it, and is remembered.
  *
- * LOST may come twice, also to a node that has given up already: it says FAILED again. So a home
- * that gets a slot, and with it trails, tells everything again that may have got lost between the
+ * LOST may come twice, also to a node that has abandoned the row: it sends FAILED again. So a home
+ * that gets a slot, and with it trails, sends everything again that may have got lost between the
  * old home and it. Two answers to one LOST do no harm, as terms name a place of the way.
  *
  * After LOST nothing is taken from the node that is said to be dead: what it sent may still be on
@@ -90,7 +90,7 @@ static bool on_its_way(const struct tide__relocation *k) {
     return k->home && !stays && (k->state == TIDE__COMING || (k->state == TIDE__GONE && k->owner != k->self));
 }
 
-/* Who waited for the row under `term` has given up. */
+/* The node that waited for the row under `term` has abandoned it. */
 void tide__loss_failed(struct tide_table *table, uint64_t key, uint16_t dead, uint32_t term) {
     const uint32_t slot = tide__slot_of(table, key), route = tide__route_of(table, slot);
     const uint16_t home = (route & TIDE__AWAITED) && !TIDE_MUTANT(loss_failed_early)
@@ -117,7 +117,7 @@ void tide__loss_failed(struct tide_table *table, uint64_t key, uint16_t dead, ui
     }
 }
 
-/* The row that this node waits for, or waited for, under `term` will not come; 0: its wish was
+/* The row that this node waits for, or waited for, under `term` will not come; 0: its localize was
  * refused. */
 void tide__loss_lost(struct tide_table *table, uint64_t key, uint16_t dead, uint32_t term) {
     const uint32_t slot = tide__slot_of(table, key);
@@ -147,7 +147,7 @@ void tide__loss_lost(struct tide_table *table, uint64_t key, uint16_t dead, uint
     }
 }
 
-/* Whoever comes next behind a place of the way whose node is dead is told. */
+/* Notifies the next node behind a place of the way whose node is dead. */
 static void tell_behind(struct tide_table *table, uint64_t key, uint16_t dead) {
     const struct tide__relocation k = view(table, key);
     const struct tide__trail *trail = tide__trail_of(table, key);

@@ -9,7 +9,7 @@
  * operations of one worker on one key run in the order of its calls.
  *
  * While a key is ARRIVING its record queues operations of this and other nodes. When the row comes
- * they run under the word's lock, then the row goes on to the noted successor or becomes the
+ * they run under the word's lock, then the row is sent to the noted successor or becomes the
  * workers'. The directory is the key words of the home: AWAY, with owner and term.
  */
 #include "store/core/send.h"
@@ -63,7 +63,7 @@ static struct tide__relocate_event event_of(const struct tide__job *job) {
     return (struct tide__relocate_event){.kind = kinds[job->kind], .node = operation && here ? 0 : job->origin};
 }
 
-/* An operation on a row that is here, or on one at home that nobody ever touched. */
+/* An operation on a row that is here, or on one at home that was never touched. */
 static int run_here(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key, uint64_t *word) {
     struct tide__job *job = walk->job;
     struct tide_table *table = walk->table;
@@ -103,7 +103,7 @@ static inline int await(struct walk *walk, uint64_t *word, const struct tide__re
     return tide__await(walk->table, word, k, walk->now);
 }
 
-/* Where a wish of this node for a key goes: to the home, and is waited for. */
+/* Where a localize of this node for a key goes: to the home; it stays pending. */
 static inline uint32_t ask_home(struct walk *walk, uint16_t home, uint64_t key, uint64_t *word,
                                 const struct tide__relocation *k, int *error) {
     struct tide_table *table = walk->table;
@@ -167,7 +167,7 @@ static bool slot_parks(const struct walk *walk, const struct tide__relocation *k
     return (fenced && (gone || held)) || (waits && (wish || gone || asks_home(walk)));
 }
 
-/* Has the wish been granted before? Who does not know whether its wish went down with a home that
+/* Has the localize been granted before? A node that cannot know whether its localize was lost with a home that
  * passed it on asks again (relocate_messages.c). */
 static bool is_repeated(const struct walk *walk, uint32_t index, uint64_t key, const struct tide__relocation *k) {
     const struct tide__job *job = walk->job;
@@ -222,7 +222,7 @@ static inline bool ask(struct walk *walk, uint32_t slot, uint64_t key, uint64_t 
     return true;
 }
 
-/* Another node wants the key, which is here, at home, and in nobody's way: it goes there, as
+/* Another node localizes the key, which is here, at home, and unused: it goes there, as
  * relocate() would have it. False: it is to look. */
 static inline bool grant(struct walk *walk, uint32_t slot, uint64_t key, uint64_t *word) {
     struct tide_table *table = walk->table;
@@ -240,13 +240,13 @@ static inline bool grant(struct walk *walk, uint32_t slot, uint64_t key, uint64_
     return true;
 }
 
-/* A wish that comes of an intent. Somebody else's interest, or that this node has the row or waits for
+/* A localize of an intent. Another node's interest, or that this node has the row or waits for
  * it, may be reason enough for it to stay; the home remembers the interest in any case. */
 static bool intent_moves(const struct walk *walk, uint16_t home, uint64_t key, const struct tide__relocation *k) {
     const struct tide__job *job = walk->job;
     struct tide_table *table = walk->table;
     if (job->own && !tide__intent_lasts(table, key)) {
-        return false; /* the home has been told, or will be, that it is over */
+        return false; /* the home has been notified, or will be, that it is over */
     }
     if (!k->home) {
         if (job->own && k->state != TIDE__GONE) {
@@ -496,7 +496,7 @@ static void tell_map(const struct tide__job *job, const struct part *part) {
     }
 }
 
-/* Of what is passed on, or parked, whom it is for. */
+/* The destination of what is forwarded or parked. */
 static void address(struct tide__job *job, bool owner) {
     job->flags = (uint8_t)((job->flags & ~TIDE__PASSED_ON) | (owner ? TIDE__PASSED_ON : 0));
 }
@@ -530,7 +530,7 @@ static void forward_part(struct walk *walk, const struct part *part) {
     }
 }
 
-/* The wish is at the home until the row comes: when the slot moves, or its home leaves, it is waited for
+/* The localize is at the home until the row comes: when the slot moves, or its home leaves, it is waited for
  * like operations that went there. */
 static void asked(const struct tide__job *job, const struct part *part) {
     struct tide_store *store = job->table->store;
@@ -697,7 +697,7 @@ static void operate_there(struct tide_table *table, struct tide__waiter *w, uint
     if (to) {
         const struct part part = {.indices = &w->index, .terms = &walk.term, .count = 1, .to = to};
         dispatch_part(&walk, &part, error);
-        job->failed[w->index] = 1; /* answered, or to be, by somebody else */
+        job->failed[w->index] = 1; /* answered, or to be, by another node */
         job->failures++;
     }
     tide__waiter_done(table, w, 0, NULL);

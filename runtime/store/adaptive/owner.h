@@ -28,11 +28,11 @@ void tide__owner_job(struct tide__job *job);
 int tide__owner_depart(struct tide_table *table, uint32_t slot, uint16_t to);
 /* Own operations on the slot may run again: its rows are the workers'. */
 void tide__owner_release_slot(struct tide_table *table, uint32_t slot);
-/* Nobody waits any more for an answer from a former home of the slot. A row that still does not come was
- * asked for at one that died, perhaps before it passed the wish on: it is asked for again. The present
+/* No operation waits any more for an answer from a former home of the slot. A row that still does not come was
+ * requested from one that died, perhaps before it forwarded the localize: it is requested again. The present
  * home knows whether it heard that before. */
 void tide__owner_wish_again(struct tide_table *table, uint32_t slot);
-/* A node died: its rows, and those on their way from it, are lost. */
+/* A node died: its rows, and those in flight from it, are lost. */
 void tide__owner_member_gone(struct tide_store *store, uint16_t node);
 /* This node leaves: rows whose home is elsewhere go home. True: none is left. */
 bool tide__owner_leave(struct tide_store *store, bool offer);
@@ -46,7 +46,7 @@ uint16_t tide__owner_of(struct tide_table *table, uint64_t key);
 bool tide__owner_serves(struct tide_table *table, uint64_t key);
 /* The word of a key of a dense table, where it stays; NULL: none yet. */
 const atomic_uint_fast64_t *tide__owner_word(struct tide_table *table, uint64_t key);
-/* Gives up the count of an operation; true: the word (locked) may be served by workers. */
+/* Releases the count of an operation; true: the word (locked) may be served by workers. */
 bool tide__owner_hand_over(struct tide_table *table, atomic_uint_fast64_t *word, uint64_t old);
 
 /* Keys, terms and rows of one message. */
@@ -113,7 +113,7 @@ void tide__outbox_free(struct tide_table *table);
 /*
  * Trails. A home that sends HAND does not hear whether the row arrived. It remembers, for each key
  * on the move, through whose hands it was to go before those of the owner of record, so that a
- * death on the way can be told to the nodes that wait (lost_rows.c). A node that asks again has had its
+ * death on the way can be sent to the waiting nodes (lost_rows.c). A node that asks again has had its
  * row: what was before it is forgotten. So is what was before the home when the row comes home.
  */
 enum { TIDE__TRAIL_FEW = 4 };
@@ -137,12 +137,12 @@ struct tide__trails {
     struct tide__trail *places;
     size_t capacity, count;
 };
-/* The row is to go from `from`, who has it or gets it under `term`, to `to`. */
+/* The row is to go from `from`, which has it or gets it under `term`, to `to`. */
 void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint32_t term, uint16_t to);
-/* Is the row to go, or on its way, or gone through the hands of `node`, under a later term than the
+/* Is the row to go, or in flight, or gone through `node`, under a later term than the
  * last that it knew of? */
 bool tide__trail_awaits(const struct tide_table *table, uint64_t key, uint16_t node, uint32_t seen);
-/* The row has come to `node`: who had it before is forgotten, and `node` itself. */
+/* The row has come to `node`: its former owners are forgotten, and `node` itself. */
 void tide__trail_passed(struct tide_table *table, uint64_t key, uint16_t node);
 void tide__trail_cut(struct tide_table *table, uint64_t key, uint16_t count); /* the oldest stay */
 void tide__trail_end(struct tide_table *table, uint64_t key);
@@ -161,15 +161,15 @@ int tide__keys_of_slot(struct tide_table *table, uint32_t number, struct tide__k
 void tide__owner_forget(struct tide_table *table);
 
 /* ---- lost_rows.c ---- */
-/* Keys of a slot whose home has died: whoever waits here for one is told. */
+/* Keys of a slot whose home has died: notifies their waiters here. */
 void tide__loss_home(struct tide_table *table, uint32_t slot, uint16_t dead);
 void tide__loss_lost(struct tide_table *table, uint64_t key, uint16_t dead, uint32_t term);
 void tide__loss_failed(struct tide_table *table, uint64_t key, uint16_t dead, uint32_t term);
-/* As home, which it has just become: what is known of deaths is told to who waits. */
+/* As a new home: notifies waiters of known deaths. */
 void tide__loss_examine(struct tide_table *table, uint64_t key);
 
 /* ---- owner.c, relocate_in.c ---- */
-/* Is the row on its way here, as far as this node knows, or here and not the workers' yet? */
+/* Is the row in flight to this node, as far as it knows, or here and not the workers' yet? */
 bool tide__owner_awaits(struct tide_table *table, uint64_t key);
 /* The row of a key that was asked for on an intent stays where it is. */
 void tide__owner_stays(struct tide_table *table, uint64_t key);
@@ -187,7 +187,7 @@ struct tide__arrival { /* state ARRIVING */
     uint32_t own; /* operations of workers in the mailbox; under the word's lock */
     uint32_t row; /* taken before the row is asked for */
     uint32_t owner_term, next_term;
-    uint16_t owner, next, next_by; /* next_by: who said so */
+    uint16_t owner, next, next_by; /* next_by: the sender of that */
     bool here;                     /* the row is here, but not the workers' yet */
     bool held;                     /* ... before the slot's fence is lifted */
     bool intended;                 /* asked for on an intent: STAY may come instead */
@@ -300,7 +300,7 @@ static inline int tide__await(struct tide_table *table, uint64_t *word, const st
     a->owner_term = k->home ? k->owner_term : 0;
     return 0;
 }
-/* One operation of a worker more, or less, on its way to the store actor; the word is locked. False:
+/* One operation of a worker more, or less, in flight to the store actor; the word is locked. False:
  * there are too many. */
 bool tide__handed_over(struct tide_table *table, uint64_t *word);
 uint64_t tide__taken_back(struct tide_table *table, uint64_t word);
@@ -316,7 +316,7 @@ void tide__died_text(struct tide_store *store, uint16_t node, char text[160]);
 
 /* The keys of a message one after the other: i = 0 .. count - 1, none left out. */
 enum { TIDE__BLOCK_KEYS = 32 };
-struct tide__key_block { /* what is on its way from memory; of dense tables */
+struct tide__key_block { /* what is being fetched from memory; of dense tables */
     atomic_uint_fast64_t *words[TIDE__BLOCK_KEYS];
     uint64_t keys[TIDE__BLOCK_KEYS];
     uint32_t slots[TIDE__BLOCK_KEYS];

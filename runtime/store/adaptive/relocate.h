@@ -22,9 +22,9 @@ struct tide__relocation {
     bool cold;           /* COMING: from the disk of this node, which has the row under `term` */
     uint8_t state;       /* enum tide__relocate_state: the row is not here, here, asked for */
     uint32_t term;       /* highest term under which this node had the key */
-    uint16_t owner;      /* home: owner of record; 0: nobody yet, its initial row is made on demand */
+    uint16_t owner;      /* home: owner of record; 0: none yet, its initial row is made on demand */
     uint32_t owner_term; /* home: its term */
-    uint16_t next;       /* COMING: to whom the row goes on, 0: it stays */
+    uint16_t next;       /* COMING: the next owner of the row, 0: it stays */
     uint32_t next_term;
 };
 
@@ -56,10 +56,10 @@ enum tide__relocate_act {
     TIDE__SEND_HAND,        /* send HAND(new owner `node`, term) to `to`; a localize waits */
     TIDE__INSTALL,          /* the row is here (XFER; LOC: make the initial one) */
     TIDE__INSTALL_AND_GIVE, /* run what waits, then send the row on to node under term */
-    TIDE__NOTED,            /* the row goes on when it comes */
-    TIDE__FAILED,           /* LOST: everything that waits fails, and the home is told */
+    TIDE__NOTED,            /* the row is forwarded when it comes */
+    TIDE__FAILED,           /* LOST: everything that waits fails, and the home is notified */
     TIDE__STAYS,            /* STAY: everything that waits goes to where the row is */
-    TIDE__DROP,             /* a duplicate or old news */
+    TIDE__DROP,             /* a duplicate or stale */
     TIDE__SURPRISE,         /* cannot happen under the protocol: count it */
 };
 struct tide__relocate_result {
@@ -87,7 +87,7 @@ static inline bool tide__here_by_default(const struct tide__relocation *key) {
 /*
  * What a home passes on goes to the owner of record, also when the home itself waits for the row: it may
  * be that it asked for it by a former home, which passed earlier operations of the same worker on to
- * that owner. And who is not the home any more passes on what was sent to the home, also when it has
+ * that owner. And a former home forwards what was sent to the home, also when it has
  * the row, which may be about to go to that owner.
  */
 static inline struct tide__relocate_result tide__on_operation(const struct tide__relocation *key, bool asks_home) {
@@ -137,7 +137,7 @@ static inline struct tide__relocate_result tide__on_loc(struct tide__relocation 
     if (key->owner == node) {
         return tide__act(TIDE__DROP);
     }
-    if (key->owner == 0) { /* it became home while it waits: nobody has the row, it was never made */
+    if (key->owner == 0) { /* it became home while it waits: no node has the row, it was never made */
         if (node != key->self) {
             return tide__record(key, node, TIDE__GIVE);
         }
@@ -168,8 +168,8 @@ static inline struct tide__relocate_result tide__on_loc(struct tide__relocation 
     return r;
 }
 
-/* Is this HAND or XFER about a row that comes though this node does not wait for it? It gave up when a
- * home died that had passed its wish on, or its wish was granted twice. It is to wait. */
+/* Is this HAND or XFER about a row that comes though this node does not wait for it? It abandoned it when a
+ * home died that had forwarded its localize, or its localize was granted twice. It is to wait. */
 static inline bool tide__is_unasked(const struct tide__relocation *key, struct tide__relocate_event event) {
     const bool given = event.kind == TIDE__EVENT_HAND && event.term == tide__term_next(key->term);
     return key->state == TIDE__GONE && !tide__here_by_default(key) && !given &&
@@ -254,7 +254,7 @@ static inline struct tide__relocate_result tide__on_lost(struct tide__relocation
     return tide__act(TIDE__FAILED);
 }
 
-/* Each wish has one answer: none but STAY comes for this one. */
+/* Each localize has one answer: none but STAY comes for this one. */
 static inline struct tide__relocate_result tide__on_stay(struct tide__relocation *key) {
     if (key->state != TIDE__COMING || key->cold || key->next) {
         return tide__act(TIDE__SURPRISE);

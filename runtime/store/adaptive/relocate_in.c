@@ -61,7 +61,7 @@ atomic_uint_fast64_t *tide__key_lock(struct tide_table *table, uint32_t slot, ui
     return word;
 }
 
-/* The word of a row that is here: the workers', unless operations are on their way or it is held.
+/* The word of a row that is here: the workers', unless operations are in flight or it is held.
  * Then the record is not used any more. Nor is that of a cold row that nothing needs any more. */
 static inline uint64_t settled(struct tide_table *table, uint64_t word) {
     const struct tide__arrival *a = tide__arrival_of(table, word);
@@ -351,7 +351,7 @@ void tide__owner_finish(struct tide_table *table) {
 
 /* ---- giving and getting ---- */
 
-/* It is nobody's any more. */
+/* It has no owner any more. */
 static void send_row(struct tide_table *table, uint64_t key, uint64_t word, uint16_t to, uint32_t term, uint32_t row) {
     struct tide__kept *second;
     const float *at = tide__slab_row(&table->slab, row);
@@ -399,7 +399,7 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
         tide__locations_gave(table, key, to == home ? 0 : to, term & TIDE__TERM_MASK);
     }
     if (!TIDE_MUTANT(share_row_leaves_silently)) {
-        tide__row_changes(table, key, 0, false); /* whoever has copies asks where it is now */
+        tide__row_changes(table, key, 0, false); /* nodes with copies ask where it is now */
     }
     table->outbox->given++;
     return tide__word_gone(old, k, handed);

@@ -65,7 +65,7 @@ static void not_taken(const struct tide_table *table, uint64_t key) {
              tide_error_message());
 }
 
-/* This node waits for a row of which it is told that it comes, though it did not ask, or does so no more. */
+/* This node waits for an announced row that it did not request, or requests no more. */
 static void expect(struct tide_table *table, uint64_t key, uint64_t *word, struct tide__relocation *k) {
     if (tide__await(table, word, k, tide_port_now(table->store->port))) {
         not_taken(table, key);
@@ -466,7 +466,7 @@ static uint64_t depart_key(struct tide_table *table, uint32_t slot, uint64_t key
         return tide__word_bare(word, seen);
     case TIDE__ARRIVING: {
         struct tide__arrival *a = tide__arrival_of(table, word);
-        if (!a->here) { /* it goes on to wait, as any node */
+        if (!a->here) { /* it continues to wait, as any node */
             depart_column(d, key, a->owner_term | TIDE__NO_ROW, a->owner);
             depart_trail(table, d, key);
             a->owner = a->cold ? a->owner : 0;
@@ -589,7 +589,7 @@ static uint64_t clear_key(struct tide_table *table, uint32_t slot, uint64_t key,
     case TIDE__ABSENT:
         break;
     }
-    if (row) { /* who owns a key does not change */
+    if (row) { /* the owner of a key does not change */
         tide__row_init(&table->options, key, row, true);
     }
     return word;

@@ -83,7 +83,7 @@ static void message_send(struct tide_table *table, struct tide__outbox_message *
     int code = w.error   ? w.error
                : p->lent ? tide__store_send_scattered(store, p->to, w.data, w.size, p->rows)
                          : tide__store_send(store, p->to, lane, true, w.data, w.size, p->rows);
-    if (code) { /* to a node that is gone: whoever waits there, and its rows, are gone with it */
+    if (code) { /* to a node that is gone: its waiters and its rows are gone with it */
         tide_log(TIDE_LOG_DEBUG, tide_node_name(store->node), "%zu keys of table '%s' were not moved: %s", p->count,
                  table->name, tide_error_message());
     }

@@ -1,8 +1,8 @@
 /*
- * Who has copies of the rows of this node (hot_keys.h), as the owner knows it: a node subscribes with
- * a pull for a copy, and is told once when somebody else changes the row or the row leaves; what it
+ * The nodes with copies of this node's rows (hot_keys.h), as the owner knows them: a node subscribes with
+ * a pull for a copy, and is notified once when another node changes the row or the row leaves; what it
  * pulls then subscribes it again. So does what it pushes: if the row has been changed, it comes
- * with the answer, and nothing is left to be told or pulled. So nothing has to be cancelled or
+ * with the answer, and nothing is left to be sent or pulled. So nothing has to be cancelled or
  * handed on with a row: a node that has dropped its copy does not pull, and one notice too many
  * costs a pull.
  *
@@ -22,7 +22,7 @@ enum { MARKS = 1 << 16, KEYS_MAX = 1 << 20, NOTICE_KEYS = 4096 };
 
 /*
  * A set of nodes has those that wait for a change first; behind them the fired ones, which are to
- * be told. Its stamp: the first change that those were not told of; 0: the key is not in `fired`.
+ * be notified. Its stamp: the first change without a notice to those; 0: the key is not in `fired`.
  */
 struct tide__subscriptions {
     atomic_uchar marks[MARKS]; /* of keys with waiting nodes, by hash; 255 stays. Any thread */
@@ -73,7 +73,7 @@ static void await_change(struct tide__subscriptions *subs, struct tide__node_set
 static int add(struct tide__subscriptions *subs, uint64_t key, uint16_t node) {
     struct tide__node_set *set = tide__node_set_find(&subs->sets, key);
     if (set && tide__node_set_at(set, node) >= 0) {
-        return 0; /* a fired one will be told, and pulls again then */
+        return 0; /* a fired one will be notified, and pulls again then */
     }
     if (!set && subs->sets.count >= KEYS_MAX) {
         return TIDE_EFULL;
@@ -87,7 +87,7 @@ static int add(struct tide__subscriptions *subs, uint64_t key, uint16_t node) {
 }
 
 /* The origin of a push reads the row now, if it has missed a change and there is room for the row:
- * what it was not told of yet, it need not be. */
+ * what it was not notified of yet, it need not be. */
 static bool renew(struct tide__subscriptions *subs, struct tide__job *job, uint64_t key) {
     struct tide__node_set *set = tide__node_set_find(&subs->sets, key);
     const int at = set ? tide__node_set_at(set, job->origin) : -1;
@@ -104,7 +104,7 @@ static bool renew(struct tide__subscriptions *subs, struct tide__job *job, uint6
     return true;
 }
 
-/* Fires all but `except`. True: the fiber has something to tell. */
+/* Fires all but `except`. True: the fiber has something to send. */
 static bool fire(struct tide__subscriptions *subs, struct tide__node_set *sub, uint16_t except, uint64_t now) {
     unsigned kept = 0;
     if (sub->first == 0) {
@@ -130,7 +130,7 @@ static bool fire(struct tide__subscriptions *subs, struct tide__node_set *sub, u
         }
         subs->fired[subs->fired_count++] = sub->key;
     }
-    if (sub->first == sub->count) { /* the first ones since all were told, or read it */
+    if (sub->first == sub->count) { /* the first ones since all were notified, or read it */
         sub->stamp = now;
     }
     sub->first = (uint16_t)kept;
@@ -237,7 +237,7 @@ void tide__subscriptions_member_gone(struct tide__hot_table *s, uint16_t node) {
     for (uint32_t i = 0; i < subs->sets.capacity; i++) {
         struct tide__node_set *sub = &subs->sets.places[i];
         const int at = sub->nodes ? tide__node_set_at(sub, node) : -1;
-        if (at >= 0 && at < sub->first) { /* a fired one is told, in vain, and forgotten then */
+        if (at >= 0 && at < sub->first) { /* a fired one is notified in vain, and then forgotten */
             sub->nodes[at] = sub->nodes[sub->first - 1];
             sub->nodes[sub->first - 1] = sub->nodes[sub->count - 1];
             sub->first--;

@@ -1,8 +1,8 @@
 /*
- * Techniques of keys: one call to the controller, which checks it and tells all nodes; each keeps
- * what it is told with its records (hot_keys.h). The controller, which is a node like others, tells
- * it to who joins. Techniques decide about speed alone and are not recorded: a controller that was
- * started again, which is a new node, hears of them from the keys' homes when its tables are there,
+ * Techniques of keys: one call to the controller, which checks it and notifies all nodes; each keeps
+ * the order with its records (hot_keys.h). The controller, which is a node like others, sends
+ * it to joiners. Techniques decide about speed alone and are not recorded: a controller that was
+ * started again, which is a new node, gets them from the keys' homes when its tables are there,
  * and passes on what it hears to those that joined after it.
  */
 #include "store/core/options.h"
@@ -126,10 +126,10 @@ struct telling {
     uint16_t node;
     uint8_t technique;
     bool all;
-    uint16_t for_the_dead; /* RECALL: this node tells of keys without a home too */
+    uint16_t for_the_dead; /* RECALL: this node reports keys without a home, too */
 };
 
-/* Is this node to tell a new controller of the key? */
+/* Is this node to report the key to a new controller? */
 static bool tells(const struct telling *t, uint64_t key) {
     const struct tide_table *table = t->told->s->table;
     const uint16_t home =
@@ -149,7 +149,7 @@ static void tell_key(struct tide__hot_table *s, struct tide__hot_key *k, uint64_
     }
 }
 
-/* All that this node knows of the table's keys, or, of op RECALL, has to tell. */
+/* All that this node knows of the table's keys, or, of op RECALL, has to report. */
 static void tell_table(struct tide_table *table, int op, uint16_t node) {
     struct tide__hot_table *s = tide__hot_of(table);
     struct told *told = s ? tide_alloc(sizeof *told) : NULL;
@@ -280,7 +280,7 @@ int tide__technique_message(struct tide_store *store, struct tide__incoming *in)
     return 0;
 }
 
-/* ---- who asks ---- */
+/* ---- requesters ---- */
 
 int tide_table_manage(struct tide_table *table, const uint64_t *keys, size_t key_count, uint8_t technique,
                       const struct tide_share_options *options) {

@@ -3,7 +3,7 @@
  * slab until the connection has no more use for them, for what was written may have to be written
  * again. Small rows are copied: their pieces would cost more than their bytes.
  *
- * I/O thread only, and whoever takes the node apart; sends may outlive their table, whose rows are
+ * I/O thread only, and the thread that ends the node; sends may outlive their table, whose rows are
  * not read any more then.
  */
 #ifndef TIDE_STORE_ZERO_COPY_H
