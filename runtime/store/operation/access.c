@@ -8,7 +8,7 @@
  * no message. What is not served here is listed and goes to remote.c after the walk: two passes a
  * call.
  *
- * A slot's route is read again after the word is locked: whoever moves a slot away changes the
+ * A slot's route is read again after the word is locked: a move of a slot changes the
  * route first and locks every word after, so a row is never touched once it has left. A row without
  * a word needs no lock to be read: it has its initial value if the slot was still served after the
  * word was seen empty.
@@ -182,7 +182,7 @@ static inline __attribute__((always_inline)) int lock_key(const struct tide__pas
     if (!create) {
         /* acquire: a slot that comes back has its route set after its words */
         uint64_t seen = atomic_load_explicit(*word, memory_order_acquire);
-        if (!(seen & (TIDE__WORD_STATE | TIDE__WORD_LOCK))) { /* ABSENT, and nobody makes it */
+        if (!(seen & (TIDE__WORD_STATE | TIDE__WORD_LOCK))) { /* ABSENT, and it is not made */
             return served(pass, b->slots[j]) ? TIDE__NOT_FOUND : TIDE__MISSED;
         }
     }
@@ -197,8 +197,8 @@ static inline __attribute__((always_inline)) int lock_key(const struct tide__pas
 }
 
 /*
- * The same in a table that relocates: whoever owns the key serves it, wherever its home is. FOUND
- * with a word that is not OWNED: at home, and nobody ever touched it. MISSED: counted in the word,
+ * The same in a table that relocates: the owner of the key serves it, wherever its home is. FOUND
+ * with a word that is not OWNED: at home, and never touched. MISSED: counted in the word,
  * so that the key cannot become the workers' before the store actor has seen this operation.
  */
 static inline int lock_moving(const struct tide__pass *pass, const struct block *b, size_t j, bool create,

@@ -18,7 +18,7 @@ int tide__misses_add(struct tide__misses *misses, size_t position); /* ENOMEM */
 enum tide__operation_flags {
     TIDE__RAW = 1,        /* rows with state, copied both ways */
     TIDE__SUMS = 2,       /* push, raw: added instead */
-    TIDE__SUBSCRIBES = 4, /* pull: the origin keeps a copy, and wants to hear of the next change;
+    TIDE__SUBSCRIBES = 4, /* pull: the origin keeps a copy, and requests a notice of the next change;
                              push: and wants the rows that others have changed since it read them */
     TIDE__OF_COPY = 8,    /* push: what the copy of the origin has in it already */
     TIDE__INTENDED = 16,  /* localize, LOC: of an intent; the home decides, and may answer STAY */
@@ -63,7 +63,7 @@ int tide__check_keys(const struct tide_table *table, const uint64_t *keys, size_
 /* As tide_table_localize, asynchronous, but the homes of the keys decide what is to come (intent.h). */
 int tide__table_intended(struct tide_table *table, const uint64_t *keys, size_t count, struct tide_ticket *ticket);
 /* Walks, and asks other nodes for what was missed; `t` is initialised, and waited for if `wait`. *sent:
- * what was missed is on its way, or was. TIDE__OVERTAKEN: what was missed was not asked for, copies
+ * what was missed is in flight, or was. TIDE__OVERTAKEN: what was missed was not requested, copies
  * may have it by now (hot_keys.h). */
 int tide__pass_run(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *t, bool wait, bool *sent);
 /* Pull and push, rows with their state when `raw`. */

@@ -1,5 +1,5 @@
 /*
- * The mailbox of the store actor (TIDE_ID_STORE, I/O thread 0): what comes is checked, told apart
+ * The mailbox of the store actor (TIDE_ID_STORE, I/O thread 0): what comes is checked, distinguished
  * and handed to the file that knows what to do. A message that cannot be read is counted and
  * logged, the first few times; it never ends the actor.
  */
@@ -67,7 +67,7 @@ int tide__reply_message(struct tide_store *store, struct tide__incoming *in) {
                                 rows ? rows_size / (size_t)count : 0);
 }
 
-/* Another controller: it has not heard what the former one was told. */
+/* Another controller: it has no notifications that the former one got. */
 static void look_for_commander(struct tide_store *store) {
     uint64_t commander = tide_net_term(store->net);
     if (store->commander != commander) {
@@ -76,7 +76,7 @@ static void look_for_commander(struct tide_store *store) {
     }
 }
 
-/* Techniques hear of it last to first; see store.c. */
+/* Techniques are notified last to first; see store.c. */
 static void on_member(struct tide_store *store, const struct tide_member *member) {
     if (store->member_state[member->id] == 1 + member->state) {
         return;
@@ -97,7 +97,7 @@ int tide__members_message(struct tide_store *store, struct tide__incoming *in) {
     (void)tide__catalog_commands(store); /* perhaps since now, or no more */
     const uint16_t id = in->as.MEMBERS.node;
     bool missed = atomic_exchange_explicit(&store->members_missed, false, memory_order_relaxed);
-    /* With news of itself a node looks at all: who was gone before it came is told to nobody. */
+    /* When its own state changes a node looks at all members: those gone before it came are not announced. */
     bool all = missed || id == 0 || id == tide__store_self(store);
     struct tide_member members[8];
     size_t got;

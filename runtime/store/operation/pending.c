@@ -8,7 +8,7 @@
  * whoever changes a route knows, by the sequence number at that moment, every operation that still
  * goes the old way (move.c: fences).
  *
- * An entry is `busy` while an answer is worked in; whoever set that owns it. A caller that gives up
+ * An entry is `busy` while an answer is worked in; the setter owns it. A caller that times out
  * (killed, timed out) detaches its ticket from entries that are not busy and waits for those that
  * are.
  */
@@ -92,7 +92,7 @@ void tide__pending_unused(struct tide__pending_table *t, uint64_t id, struct tid
     pending_free(p);
 }
 
-/* The entry, now ours; NULL: unknown or in somebody's hands. */
+/* The entry, now ours; NULL: unknown or busy. */
 struct tide__pending *tide__pending_take(struct tide__pending_table *t, uint64_t id) {
     uint32_t slot = (uint32_t)id;
     tide_lock(&t->lock);
@@ -130,7 +130,7 @@ static bool scatter(struct tide__pending *p, const uint8_t *positions, size_t co
             return false;
         }
         if (!p->ticket || (p->at && p->at[position] == 0)) {
-            continue; /* nobody waits */
+            continue; /* no waiter */
         }
         float *out = p->ticket->rows + p->index[position] * floats;
         if (half) {
@@ -143,7 +143,7 @@ static bool scatter(struct tide__pending *p, const uint8_t *positions, size_t co
     return true;
 }
 
-/* Ours. Whoever asks for each key learns what became of these; the first word counts. */
+/* Ours. The requester of each key learns what became of these; the first result counts. */
 static void tell(struct tide__pending *p, int code, const uint8_t *positions, size_t count) {
     int *fates = p->ticket ? p->ticket->fates : NULL;
     for (size_t i = 0; fates && i < count; i++) {
@@ -163,7 +163,7 @@ void tide__pending_fail(struct tide_store *store, struct tide__pending *p, int c
 }
 
 /* Ours. Keys that are answered now; what was answered before does not count, nor what a node
- * (`refused_by`; 0: nobody did) refuses that has gone out again to another since: that one's answer
+ * (`refused_by`; 0: none) refuses that has gone out again to another since: that one's answer
  * counts. SIZE_MAX: not a key of the message. */
 static size_t settle(struct tide_store *store, struct tide__pending *p, uint16_t refused_by, const uint8_t *positions,
                      size_t count) {
@@ -353,7 +353,7 @@ static void pass_keys(struct tide__pending *p, uint16_t self, struct tide__way w
     uint32_t out = 0;
     for (size_t i = 0; i < count; i++) {
         const uint32_t position = position_at(positions, i);
-        /* Each leg is told by another node, so that the word of an earlier one may come later. */
+        /* Each leg is reported by another node, so the report of an earlier one may come later. */
         if (position < known && at[position] != 0 && way.leg > ways[position].leg) {
             out += (uint32_t)(node != self) - (uint32_t)(at[position] != self);
             at[position] = node;

@@ -7,7 +7,7 @@
 
 enum { TIDE__PENDING_MAX = 1 << 20 };
 
-/* How a key of an operation came to where it is: who passed it on last, as which leg; 0: nobody. */
+/* How a key of an operation came to where it is: the node that forwarded it last, as which leg; 0: none. */
 struct tide__way {
     uint16_t via, leg;
 };
@@ -17,7 +17,7 @@ struct tide__pending {
     struct tide__pending *next, *prev;
     uint64_t id, sequence;
     struct tide_table *table;
-    struct tide__ticket *ticket; /* NULL: nobody waits any more */
+    struct tide__ticket *ticket; /* NULL: no waiter any more */
     uint32_t count, left;        /* keys in it; keys not yet answered */
     uint16_t node;               /* where it was sent; this node: to the own store actor */
     /* Static tables: where the store actor or old homes passed parts of it on to. */
@@ -65,11 +65,11 @@ int tide__pending_answer(struct tide_store *store, uint16_t from, uint64_t id, i
  * of it. */
 int tide__pending_reserve(struct tide__pending_table *table, uint64_t *id);
 void tide__pending_unused(struct tide__pending_table *table, uint64_t id, struct tide__pending *p);
-/* Busy, and nobody waits for it any more: it goes, with the credit that it held. */
+/* Busy, and without a waiter: it ends, with the credit that it held. */
 void tide__pending_end(struct tide__pending_table *table, struct tide__pending *p);
-/* Lock held. Its death was told to entries: no more may be registered. */
+/* Lock held. Entries were notified of its death: no more may be registered. */
 bool tide__pending_is_gone(const struct tide__pending_table *table, uint16_t node);
-/* The entry, now in the caller's hands (busy); NULL: unknown or in somebody's. */
+/* The entry, now in the caller's hands (busy); NULL: unknown or busy. */
 struct tide__pending *tide__pending_take(struct tide__pending_table *table, uint64_t id);
 /* All of a taken entry that is unanswered has failed; *takes* it. */
 void tide__pending_fail(struct tide_store *store, struct tide__pending *p, int code, const char *text);

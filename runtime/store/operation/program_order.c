@@ -4,9 +4,9 @@
  * run again at the new one, and that may have what the old one did after them: a pull that runs again
  * would show a later push of its own worker, or more than a later pull that was answered. So a
  * worker's operation waits until its own asynchronous pulls of the same keys are answered. A push
- * holds nothing up: it runs once, whoever is home, and copies get pushes in their order.
+ * delays nothing: it runs once, at any home, and copies get pushes in their order.
  *
- * A worker is a fiber. Who is none cannot wait, and has no such order.
+ * A worker is a fiber. Other callers cannot wait, and have no such order.
  */
 #include "store/core/node_store.h"
 #include "store/core/send.h"

@@ -5,7 +5,7 @@
  * A bucket is the time at which its next token is due; what is taken moves it on. It may lie behind
  * by a tenth of a second, which is how much can be taken at once after a rest. An operation of any
  * size goes when a token is due, and pays afterwards. Fibers take their turn in the order in which
- * they came; a handler is told after how long to try again.
+ * they came; a handler gets the time after which to retry.
  */
 #include "store/core/node_store.h"
 

@@ -1,6 +1,6 @@
 /*
  * Operations on keys of other nodes, at their origin: grouping by destination, admission,
- * registration (pending.c), sending. Who waits for the answers: ticket.c.
+ * registration (pending.c), sending. Waiting for the answers: ticket.c.
  *
  * One message a node and call (cut at 4 MiB of keys and rows in either direction).
  */
@@ -346,7 +346,7 @@ static int admit(const struct tide__pass *pass, struct request *requests) {
     return code;
 }
 
-/* Keys of the table are shared since the pass began. Whoever shares them does it under the lock of
+/* Keys of the table are shared since the pass began. Sharing happens under the lock of
  * the pending table: what is registered before is answered before the first copy is made. */
 static bool is_overtaken(const struct tide__pass *pass) {
     return pass->unshared && tide__hot_of(pass->table) && !TIDE_MUTANT(share_first_copies);

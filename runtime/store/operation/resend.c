@@ -1,7 +1,7 @@
 /*
  * Unanswered operations on tables with copies, at their origin: which have to go out again when a
  * group changed. Their messages are kept for it (remote.c). And the end of unanswered operations: of all
- * when this node is a member no more, for nobody answers it then; of a table that is dropped.
+ * when this node is a member no more, for no node answers it then; of a table that is dropped.
  */
 #include "store/core/send.h"
 #include "store/core/table_drop.h"
@@ -112,7 +112,7 @@ int tide__fenced_fail(struct tide_store *store) {
                                           : "this node has left its cluster");
 }
 
-/* An unanswered operation of the table, NULL: of any, that nobody is at; 0: there is none. */
+/* An unanswered operation of the table, NULL: of any, that is not busy; 0: there is none. */
 static uint64_t unanswered(struct tide_store *store, const struct tide_table *table) {
     struct tide__pending_table *t = &store->pending;
     uint64_t id = 0;

@@ -2,7 +2,7 @@
  * The store actor: operations that come as messages, from other nodes and from this node's workers
  * while a fence holds them. Runs on I/O thread 0 and never waits: an operation whose row is locked
  * for long goes to the `stalled` queue (and then every later one behind it, so order is kept); an
- * operation on a slot whose rows are still under way is `parked` until they are here; an operation
+ * operation on a slot whose rows are still in flight is `parked` until they are here; an operation
  * on a slot that lives elsewhere is forwarded to its home.
  *
  * Bytes of other nodes are checked before they are used: a message that is not well formed is
@@ -314,7 +314,7 @@ static void forward(const struct tide__job *job, const uint32_t *indices, size_t
         }
     } else if (job->origin == tide__store_self(store)) {
         tide__pending_passed_on(store, job->id, home);
-    } else if (!table->replicas) { /* of groups the controller tells */
+    } else if (!table->replicas) { /* of groups the controller notifies */
         tide__job_tell_map(job, indices, count, home);
     }
 }
@@ -504,7 +504,7 @@ static void read_fresh(struct tide__job *job) {
     tide_free(at);
 }
 
-/* 0: all of it is executed, answered, parked or on its way. EBUSY: a row is locked; call again with
+/* 0: all of it is executed, answered, parked or in flight. EBUSY: a row is locked; call again with
  * the same job. */
 static int process(struct tide__job *job) {
     struct tide_table *table = job->table;
@@ -704,7 +704,7 @@ int tide__job_parse(const void *body, size_t size, struct tide_store *store, str
     if (!r.error && !job->table) {
         (void)snprintf(text, sizeof text, "no table with id %llu here", (unsigned long long)table_id);
         TIDE_SOMETIMES(operation_on_a_dropped_table);
-        answer_refusal(store, job, TIDE_ENOENT, text); /* dropped while it was on its way */
+        answer_refusal(store, job, TIDE_ENOENT, text); /* dropped while it was in flight */
         return TIDE_ENOENT;
     }
     const bool whole = !r.error && fields == tide__job_fields(job->table, kind) && read_extra(&r, job, &terms);
@@ -735,7 +735,7 @@ int tide__job_parse(const void *body, size_t size, struct tide_store *store, str
     return 0;
 }
 
-/* Never stalls: whoever holds a row is about to let it go. */
+/* Never stalls: a row's holder is about to release it. */
 void tide__table_job(struct tide__job *job) {
     job->table->operations->job(job);
 }
@@ -765,7 +765,7 @@ static int operation(struct tide_store *store, uint16_t from, const struct tide_
         if (!TIDE_MUTANT(memory_refused_applied)) {
             return 0;
         }
-        job.id = 0; /* nobody hears of it any more */
+        job.id = 0; /* it gets no answer any more */
     }
     if (job.table->relocates || job.table->replicas) {
         tide__table_job(&job);
@@ -777,7 +777,7 @@ static int operation(struct tide_store *store, uint16_t from, const struct tide_
         job_reset(&job);
         return 0;
     }
-    /* It has to wait for a row: keep the message and start it over or go on where the walk stopped.
+    /* It has to wait for a row: keep the message and start it over or continue where the walk stopped.
      */
     struct tide__job *kept = tide_alloc(sizeof *kept);
     uint8_t *copy = tide_alloc(message->size);

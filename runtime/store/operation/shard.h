@@ -37,7 +37,7 @@ struct tide__job {
     uint8_t *fresh;           /* push, of each key: its row goes back (subscribe.c); NULL: none */
     uint32_t fresh_count;
     float *deltas; /* push with short values: widened rows */
-    /* relocating tables: a part that waits for rows on their way (owner.c) */
+    /* relocating tables: a part that waits for rows in flight (owner.c) */
     struct tide__waiter *waiters;
     uint8_t *failed;   /* of each key; answered already */
     uint32_t left;     /* keys not yet run */
@@ -51,7 +51,7 @@ static inline size_t tide__job_floats(const struct tide__job *job) {
     return job->raw ? job->table->row_floats : job->table->width;
 }
 
-/* Whose copy has what this push brings; 0: nobody's. */
+/* The node whose copy has what this push brings; 0: none. */
 static inline uint16_t tide__job_changer(const struct tide__job *job) {
     return job->flags & TIDE__OF_COPY ? job->origin : 0;
 }
@@ -65,7 +65,7 @@ static inline size_t tide__job_wire_row(const struct tide__job *job) {
     return tide__job_floats(job) * (tide__job_code(job) == TIDE_F32 ? 4 : 2);
 }
 
-/* Pulls and pushes that go straight name the terms under which they may run; wishes the last ones
+/* Pulls and pushes that go straight name the terms under which they may run; localizes the last ones
  * under which their origin had the keys. */
 static inline bool tide__job_has_terms(const struct tide_table *table, uint64_t kind) {
     return table->relocates && (kind == TIDE__PULL || kind == TIDE__PUSH || kind == TIDE__LOC);

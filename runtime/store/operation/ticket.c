@@ -2,7 +2,7 @@
  * Tickets: one operation of a caller, which may be many messages (remote.c). A ticket counts those
  * that are unanswered, keeps the first failure, and wakes the fiber that waits for it.
  *
- * An entry is `busy` while an answer is worked in; whoever set that owns it. A caller that gives up
+ * An entry is `busy` while an answer is worked in; the setter owns it. A caller that times out
  * (killed, timed out) detaches its ticket from entries that are not busy and waits for those that
  * are.
  */
@@ -25,7 +25,7 @@ static struct tide_fiber *ticket_fiber(uint64_t state) {
     return (struct tide_fiber *)(uintptr_t)((state >> 16) & FIBER_MASK);
 }
 
-/* Keeps the first failure. Only whoever owns a busy entry of the ticket, or its caller, comes here.
+/* Keeps the first failure. Only the owner of a busy entry of the ticket, or its caller, comes here.
  */
 void tide__ticket_error(struct tide__ticket *ticket, int code, const char *text) {
     int none = 0;

@@ -10,7 +10,7 @@ struct tide__ticket {           /* lies in struct tide_ticket */
     struct tide_table *table;
     float *rows;
     char *text;
-    int *fates; /* of each key; see enum tide__fate. NULL: nobody asks */
+    int *fates; /* of each key; see enum tide__fate. NULL: not requested */
     atomic_int result;
     uint8_t kind;
 };
@@ -23,7 +23,7 @@ enum tide__fate {
 void tide__ticket_init(struct tide__ticket *ticket, struct tide_table *table, enum tide__kind kind, float *rows);
 int tide__ticket_wait(struct tide__ticket *ticket);
 void tide__ticket_finish(struct tide__ticket *ticket, int code, const char *text);
-/* Keeps the first failure. Only whoever owns a busy entry of the ticket, or its caller. */
+/* Keeps the first failure. Only the owner of a busy entry of the ticket, or its caller. */
 void tide__ticket_error(struct tide__ticket *ticket, int code, const char *text);
 
 #endif
