@@ -1,6 +1,6 @@
 /*
  * A node that leaves: rows whose home is elsewhere go home, and the controller hears when none is
- * left here, nor on its way from here. What was sent is not yet there: its receiver could hear that
+ * left here, nor in flight from here. What was sent is not yet there: its receiver could hear that
  * this node is gone, and hold the row for lost, before it gets the row. So all members are asked
  * behind it, in the ordered lane; their answers say that it was dealt with.
  */

@@ -1,6 +1,6 @@
 /*
  * Has what this node sent been dealt with? All members are asked in the ordered lane, and answer at
- * once: FLUSH, FLUSHED. Who is gone needs not answer.
+ * once: FLUSH, FLUSHED. A node that is gone need not answer.
  */
 #include "store/core/send.h"
 #include "store/slots/move.h"

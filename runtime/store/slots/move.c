@@ -1,6 +1,6 @@
 /*
  * Slots change their home. The controller takes every slot off a member that is LEAVING, and those
- * that somebody wants elsewhere, in batches (table, from, to):
+ * that were requested elsewhere, in batches (table, from, to):
  *
  *   controller --EXPECT--> new home: it awaits the slots, operations on them queue there (EXPECTED
  *       back)
@@ -20,7 +20,7 @@
  * again. So the operations of one worker on one key keep their order.
  *
  * Tables with copies go another way (groups.c, failover.c). In others what dies with a node is lost
- * and said so: slots whose rows were on their way from or to a dead node keep it as their home, and
+ * and said so: slots whose rows were in flight from or to a dead node keep it as their home, and
  * operations on them fail with EDIED.
  */
 #include "store/slots/move.h"
@@ -101,7 +101,7 @@ void tide__route_set(struct tide_table *table, uint32_t slot, uint32_t route) {
     atomic_store_explicit(&table->slots[slot].route, route, memory_order_release);
 }
 
-/* `changes` moves before and after: whoever read it in between, and routes both old and new, finds
+/* `changes` moves before and after: a reader in between, and routes both old and new, finds
  * it changed. */
 void tide__routes_begin(struct tide_table *table) {
     tide_lock(&table->store->pending.lock);
@@ -158,7 +158,7 @@ static void fences_forget(struct tide_table *table, const struct tide__fence *ne
 }
 
 /* The new homes of slots, from one moment on. `awaited`: this node is the new home and the rows are
- * under way. */
+ * in flight. */
 static int change_homes(struct tide_table *table, const uint8_t *slots, const uint8_t *homes, uint16_t home,
                         const uint8_t *versions, uint32_t version, size_t count, bool awaited) {
     const uint16_t self = tide__store_self(table->store);
@@ -171,7 +171,7 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
         uint32_t slot = tide__number_at(slots, i), new_version = versions ? tide__number_at(versions, i) : version;
         uint16_t to = homes ? (uint16_t)tide__number_at(homes, i) : home;
         if (new_version <= table->slot_versions[slot] || (to == self && !awaited)) {
-            continue; /* old news */
+            continue; /* stale */
         }
         table->slot_versions[slot] = new_version;
         tide__raise_version(table, new_version);
@@ -320,12 +320,12 @@ int tide__move_map(struct tide_store *store, struct tide__incoming *in) {
     TIDE__EACH_TECHNIQUE(store, homes_told, table, m->slots.at, count);
     if (round && in->from == tide_net_controller(store->net)) {
         if (table->map_rounds > 0 && table->map_term != term) {
-            table->map_rounds = 0; /* of a former controller: nobody waits for them */
+            table->map_rounds = 0; /* of a former controller: no waiter */
             store->moves->answers--;
         }
         store->moves->answers += table->map_rounds == 0;
         table->map_round = table->map_rounds == 0 ? round : table->map_round;
-        table->map_rounds = round - table->map_round + 1; /* each table is told of all */
+        table->map_rounds = round - table->map_round + 1; /* each table is notified of all */
         table->map_term = term;
     }
     fences_advance(table);
@@ -372,8 +372,8 @@ static void expected(struct tide_store *store, const struct slot_receive *a) {
                     a->slots, a->count, NULL, 0);
 }
 
-/* A controller that took over asks again. Then what it asks for may be under way, or over, or have
- * failed with the old home's death; or nobody had asked before that death. */
+/* A controller that took over sends the order again. Then the move may be in progress, or over, or have
+ * failed with the old home's death; or there was no order before that death. */
 static void on_expect(struct tide_store *store, struct tide_table *table, uint32_t version, uint16_t from,
                       const uint8_t *slots, size_t count) {
     struct slot_receive *known = find_receive(store, table, version);
@@ -514,7 +514,7 @@ static struct tide_table *ordered(struct tide_store *store, struct tide__incomin
     return !in->useless && tide__are_slots(slots) ? table : NULL;
 }
 
-/* The table of what the controller is told. NULL: damaged, or this node does not command. */
+/* The table of a message to the controller. NULL: damaged, or this node is not the controller. */
 static struct tide_table *reported(struct tide_store *store, struct tide__incoming *in, uint32_t id,
                                    const struct tide__array *slots) {
     struct tide_table *table = tide__incoming_table(store, in, id);

@@ -15,7 +15,7 @@ struct slot_send;
 struct told;
 
 extern const struct tide__technique tide__slots;
-/* What the store actor is told of moves; message.def. */
+/* Messages of moves to the store actor; message.def. */
 tide__handler tide__move_map, tide__map_done_message, tide__expect_message, tide__expected_message, tide__move_message,
     tide__moved_message, tide__rows_message, tide__slot_done_message, tide__slot_here_message, tide__drained_message,
     tide__request_call, tide__flush_message, tide__flushed_message;
@@ -27,7 +27,7 @@ struct tide__moves {
     struct leaver *leavers;
     uint32_t recording; /* changes of maps that are not recorded yet: nothing may follow from them */
     bool planning;
-    struct told *told; /* groups.c: changes of groups that are recorded, and to be told */
+    struct told *told; /* groups.c: changes of groups that are recorded, and to be announced */
     uint32_t fences;
     uint32_t answers;  /* tables with map_rounds */
     uint32_t rounds;   /* controller: of MAP, so far */
@@ -39,13 +39,13 @@ void tide__move_send(struct tide_store *store, uint16_t to, enum tide__op op, ui
                      uint16_t node, const uint32_t *slots, size_t count, const uint32_t *lost, size_t lost_count);
 
 /* ---- move.c: slots change their home ---- */
-/* Looks for work that other events made possible: fences to lift, departures to go on, slots to
+/* Looks for work that other events made possible: fences to lift, departures to continue, slots to
  * plan. */
 void tide__moves_advance(struct tide_store *store);
 /* The controller: the same for its plans. */
 void tide__plan_advance(struct tide_store *store);
 bool tide__moves_waiting(const struct tide_store *store); /* fences or departures exist */
-/* Are slots of the table on their way to or from this node? */
+/* Are slots of the table in flight to or from this node? */
 bool tide__moves_has(const struct tide_store *store, const struct tide_table *table);
 /* Changes of routes, between begin and end: under the pending lock. */
 void tide__routes_begin(struct tide_table *table);
@@ -69,16 +69,16 @@ void tide__plan_answered(struct tide_store *store, uint16_t node, uint32_t table
 /* Begins to move the slots with plan[slot] == to from `from`; none: does nothing. ENOMEM. */
 int tide__plan_batch(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t from, uint16_t to,
                      const uint16_t *plan, struct tide__request *request);
-/* Sets the slots of a table that are on the move, or were and somebody may not know. */
+/* Sets the slots of a table that are on the move, or were, unknown to some node. */
 void tide__plan_moving(const struct tide_store *store, uint32_t table, bool moving[TIDE_SLOT_COUNT]);
 bool tide__plan_has(const struct tide_store *store, uint32_t table); /* slots are on the move */
 void tide__plan_drained(struct tide_store *store, uint16_t node);
 void tide__plan_release(struct tide_store *store);
 /* A change of maps or groups is recorded (one of `recording`), or code: it cannot be. */
 void tide__plan_recorded(struct tide_store *store, int code);
-/* The controller's command begins: who leaves already is found among the members. */
+/* This node becomes the controller: leavers are found among the members. */
 void tide__plan_begin(struct tide_store *store);
-/* Reads back the batches that were under way; what their new homes have to be told is told by the
+/* Reads back the unfinished batches; their new homes are notified by the
  * next tide__plan_resume, when the members are known. */
 int tide__plan_load(struct tide_store *store);
 void tide__plan_resume(struct tide_store *store);
@@ -112,13 +112,13 @@ bool tide__flush_barrier_came(const struct tide_store *store, const struct tide_
 void tide__flush_barrier_hear(struct tide__flush_barrier *barrier, uint16_t from, uint64_t turn);
 
 /* ---- drain.c: this node leaves ---- */
-/* Looks whether rows of other homes are still here, or on their way from here. */
+/* Looks whether rows of other homes are still here, or in flight from here. */
 void tide__drain_advance(struct tide_store *store);
 void tide__drain_flushed(struct tide_store *store, uint16_t from, uint64_t turn);
-/* The controller is another one: it has to be told once more. */
+/* The controller is another one: it has to be notified once more. */
 void tide__drain_again(struct tide_store *store);
 
-/* ---- move_request.c: slots that somebody wants elsewhere ---- */
+/* ---- move_request.c: requested moves of slots ---- */
 
 void tide__request_begins(struct tide__request *request); /* a batch */
 /* A batch has ended: the last one answers. */

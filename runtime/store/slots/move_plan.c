@@ -1,16 +1,16 @@
 /*
- * The controller's side of slot moves: batches that empty a LEAVING member or that somebody asked
- * for (move_request.c), the map that tells everybody, and the moment at which nothing goes by the old
+ * The controller's side of slot moves: batches that empty a LEAVING member or that were requested
+ * for (move_request.c), the map for all nodes, and the moment at which nothing goes by the old
  * home any more. What nodes do: move.c.
  *
  * The old home of a requested batch stays. Would such a slot come back to it while an operation that
- * it has passed on is still under way, a later one that goes to it directly could overtake the
+ * it has forwarded is still in flight, a later one that goes to it directly could overtake the
  * first. So a requested batch ends, and its slots may move again, only when every member has said
  * that nothing goes by the old map.
  *
- * A batch is recorded before its new home is told to expect it, and its end with the new map. So a
- * controller that was started again knows what is under way, and tells the new homes once more:
- * whoever has heard it says how far it is.
+ * A batch is recorded before its new home is ordered to expect it, and its end with the new map. So a
+ * controller that was started again knows the unfinished batches, and notifies the new homes once more:
+ * a home that has it reports its progress.
  */
 #include "store/core/send.h"
 #include "store/slots/move.h"
@@ -29,7 +29,7 @@ struct batch { /* at the controller */
     bool requested; /* no leaver's: ends with a round of its own */
     bool arrived;   /* requested: the new home has it, and that is recorded or being so */
     struct round round;
-    struct tide__request *request; /* who asked; NULL: a leaver's, or asked of an earlier controller */
+    struct tide__request *request; /* the requester; NULL: a leaver's, or of an earlier controller */
     uint32_t slots[];
 };
 
@@ -37,7 +37,7 @@ struct leaver { /* at the controller */
     struct leaver *next;
     uint16_t id;
     bool drained; /* it owns nothing whose home is elsewhere */
-    bool told;    /* that nobody can take its slots */
+    bool told;    /* that no node can take its slots */
     struct round round;
 };
 
@@ -87,7 +87,7 @@ static void tell_batch(struct tide_store *store, struct batch *b) {
 
 void tide__plan_resume(struct tide_store *store) {
     for (struct batch *b = store->moves->batches; b && store->moves->recording == 0; b = b->next) {
-        /* Up it may be before this store has looked and told it of the tables: then it looks soon. */
+        /* It may be up before this store has looked and sent it the tables: then it looks soon. */
         const bool looked = store->member_state[b->to] > 1 + TIDE_MEMBER_JOINING;
         if (!b->told && (looked || TIDE_MUTANT(joiner_told_early))) {
             tell_batch(store, b);
@@ -238,11 +238,11 @@ static int plan_table(struct tide_store *store, struct tide__catalog_entry *entr
     for (const struct batch *b = store->moves->batches; b; b = b->next) {
         for (uint32_t i = 0; i < b->count && b->table == entry->id; i++) {
             planned[b->slots[i]] = true;
-            /* On their way to who leaves now: they go on from there. */
+            /* In flight to a node that now leaves: they continue from there. */
             any = any || (b->to == from && !TIDE_MUTANT(leave_before_arrivals));
         }
     }
-    bool plans = false; /* what is under way is looked at often, and mostly all is planned */
+    bool plans = false; /* pending work is checked often, and mostly all is planned */
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT && !plans; s++) {
         const bool here = entry->homes[s] == from;
         any |= here;
@@ -289,7 +289,7 @@ static void send_map(struct tide_store *store, const struct tide__catalog_entry 
                                     .homes = TIDE__LIST(homes, count), .versions = TIDE__LIST(versions, count)));
 }
 
-/* Everybody must know the new homes, and have nothing on its way by the old ones, before the old
+/* Every node must know the new homes, and have nothing in flight by the old ones, before the old
  * home may end (of all tables) or get the slots of `b` back. */
 static void tell_all(struct tide_store *store, struct round *round, const struct batch *b) {
     round->awaited = tide_alloc_zero(0x8000 * 2, 1);
@@ -314,7 +314,7 @@ static void tell_all(struct tide_store *store, struct round *round, const struct
     }
 }
 
-/* A table answers every round up to the newest it was told of, so also those of other tables'
+/* A table answers every round up to the newest it was notified of, so also those of other tables'
  * batches. */
 static void answered(struct round *round, uint16_t node, bool all) {
     uint16_t owed, drop;
@@ -415,7 +415,7 @@ static void tell_everybody(struct tide_store *store, struct tide__catalog_entry 
     }
 }
 
-/* Requested batches that have arrived are told, and end when nobody goes by the old map. */
+/* Requested batches that have arrived are announced, and end when no node goes by the old map. */
 static void batches_advance(struct tide_store *store) {
     for (struct batch **place = &store->moves->batches; *place;) {
         struct batch *b = *place;
@@ -505,7 +505,7 @@ void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version
         return;
     }
     *place = b->next;
-    entry->tell |= !tide__member_lives(store, b->from); /* no orderly end of the move will tell the others */
+    entry->tell |= !tide__member_lives(store, b->from); /* no orderly end of the move will notify the others */
     (void)record(store, entry, b, false);               /* no memory: the next controller asks again */
     batch_free(store, b, 0);
 }
@@ -519,7 +519,7 @@ static void add_leaver(struct tide_store *store, uint16_t id) {
     }
 }
 
-/* It was told to nobody which of its slots had moved: that was to be at the end of its leave. */
+/* No node was notified which of its slots had moved: that was to be at the end of its leave. */
 static void tell_for_leaver(struct tide_store *store, uint16_t id) {
     const struct leaver *leaver = find_leaver(store, id);
     const bool untold = leaver && leaver->round.number == 0 && !TIDE_MUTANT(leaver_died_untold);

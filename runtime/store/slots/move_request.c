@@ -1,5 +1,5 @@
 /*
- * Slots that somebody wants elsewhere: one call to the controller, which checks all of it before it
+ * Requested moves of slots: one call to the controller, which checks all of it before it
  * plans anything. What follows is that of every slot move (move_plan.c, move.c); the answer is given when
  * the last batch of the request has ended.
  */
@@ -149,7 +149,7 @@ int tide__request_call(struct tide_store *store, struct tide__incoming *in) {
     return 0; /* answered, or will be */
 }
 
-/* ---- who asks ---- */
+/* ---- requesters ---- */
 
 int tide_table_move(struct tide_table *table, const uint32_t *slots, size_t slot_count, uint16_t node) {
     const uint64_t timeout = tide_limit(store_move_timeout);

@@ -1,13 +1,13 @@
 /*
- * Slots leave their home: rows and SLOT_DONE of one after the other, as move.c tells.
+ * Slots leave their home: rows and SLOT_DONE of one after the other, see move.c.
  *
  * A home of a table that relocates forwards operations to the owners of keys, and its HAND follows
  * them on the same lane. A new home's HAND, and what it forwards, come another way, and may reach
  * an owner first: then the row would leave before an operation that its caller issued before it
  * asked for the row. So slots are closed before they leave. Of a closed slot operations on and
- * wishes for rows that are elsewhere wait here, as at a home that awaits its rows; all members are
- * asked behind what went out before, and when they have answered, no operation is on its way to an
- * owner, and no wish of the new home on its way here. What waited goes to the new home, behind the
+ * localizes of rows that are elsewhere wait here, as at a home that awaits its rows; all members are
+ * asked behind what went out before, and when they have answered, no operation is in flight to an
+ * owner, and no localize of the new home in flight to here. What waited goes to the new home, behind the
  * slot. tests/models/slot.pml has all of it.
  */
 #include "store/core/send.h"
@@ -147,7 +147,7 @@ static int depart_slot(struct slot_send *d, uint32_t slot) {
     struct tide_table *table = d->table;
     uint16_t lost_to = 0;
     if (table->slot_versions[slot] >= d->version) {
-        return 1; /* it left, and that was told: a controller that took over asks again */
+        return 1; /* it left, and that was announced: a new controller repeats the order */
     }
     if (tide__route_of(table, slot) & TIDE__MINE) {
         TIDE__EACH_TECHNIQUE(table->store, slot_leaves, table, slot, d->to);
