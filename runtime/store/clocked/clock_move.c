@@ -1,16 +1,16 @@
 /*
  * Slots of tables with clocks that change their home.
  *
- * A node n goes on sending what concerns slot g to the old home H1, which passes it on to the new
+ * A node n continues to send what concerns slot g to the old home H1, which forwards it to the new
  * one, H2, in order: DELTAs, requests, and n's ticks for g. Once n knows of the move it holds its
  * updates of g back and sends FENCE by the old way; H2's answer, FENCED, comes back by the same
  * way. Then everything n sent to H1 is applied at H2, and everything H1 sent to n has come. n sends
  * what accumulated straight to H2, then ROUTE(g): from there on its own ticks count for g at H2.
- * Until then they do not: H2 has a forward for (g, n) with n's clock as it came by H1. What H2 told of
- * clocks meanwhile, n did not take, for rows of H1 might still come: behind ROUTE H2 tells it again.
+ * Until then they do not: H2 has a forward for (g, n) with n's clock as it came by H1. What H2 announced of
+ * clocks meanwhile, n did not take, for rows of H1 might still come: behind ROUTE H2 sends it again.
  *
  * Which slots n sends straight to a home is declared to it: by ROUTE for all of them when the table
- * is made, so that a home knows of nobody less than of those it must wait for.
+ * is made, so that a home knows at least all nodes that it must wait for.
  */
 #include "store/operation/inbox.h"
 #include "store/clocked/clock_move.h"
@@ -62,7 +62,7 @@ void tide__clocked_routes_changed(struct tide_table *table, uint32_t from, uint3
         if (count == 0) {
             continue;
         }
-        tide__flush_lock(sync); /* nobody is packing updates of these slots now */
+        tide__flush_lock(sync); /* no thread is packing updates of these slots now */
         for (size_t i = 0; i < count; i++) {
             atomic_store_explicit(&c->shifting[slots[i]], 1, memory_order_release);
         }
@@ -142,7 +142,7 @@ int tide__fence_message(struct tide_store *store, struct tide__incoming *in) {
 }
 
 /* The generation that is being written, if there is one, fails: a slot changes its home, and
- * updates that come by another way are told apart no more, or come after the walk. */
+ * updates that come by another way are distinguished no more, or come after the walk. */
 static void no_cut(struct tide_table *table) {
     if (tide__cut_phase(atomic_load_explicit(&table->cut, memory_order_relaxed)) != TIDE__CUT_IDLE) {
         tide__cut_vanish(table);
@@ -169,7 +169,7 @@ static void resend(void *arg, struct tide__copy_record *r, atomic_uint_fast64_t 
             tide__dirty_add(c, r, old);
         }
     }
-    r->asked = false; /* whoever waits asks the new home: the old one may have ended with the request */
+    r->asked = false; /* waiters ask the new home: the old one may have ended with the request */
     tide__word_unlock(word, old);
 }
 
@@ -354,7 +354,7 @@ void tide__clocked_tell_moves(struct tide_store *store) {
                 versions[found++] = table->slot_versions[s];
             }
         }
-        if (found) { /* requests that waited here go on */
+        if (found) { /* requests that waited here continue */
             tide__ask_again(c);
         }
         for (struct tide__party *p = found ? atomic_load(&c->sync->peers) : NULL; p; p = p->next) {
@@ -468,7 +468,7 @@ bool tide__clocked_moves_go_on(struct tide_table *table) {
     return false;
 }
 
-/* What was on its way from a dead home is lost: fetch anew. */
+/* What was in flight from a dead home is lost: fetch again. */
 static void forget_row(void *arg, struct tide__copy_record *r, atomic_uint_fast64_t *word, uint64_t old) {
     (void)arg;
     r->valid = false;

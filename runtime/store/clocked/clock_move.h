@@ -1,10 +1,10 @@
-/* Between clock_move.c (slots change their home) and tick_forward.c (who sends by which way). I/O thread 0. */
+/* Between clock_move.c (slots change their home) and tick_forward.c (which node sends by which way). I/O thread 0. */
 #ifndef TIDE_STORE_SHIFT_H
 #define TIDE_STORE_SHIFT_H
 
 #include "store/clocked/clocked.h"
 
-/* A node's clock as an old home told it. Who has no workers there may have been counted in here
+/* A node's clock as an old home sent it. A node without workers there may have been counted in here
  * since (round.c): then it began at the slot's clock or later. */
 uint32_t tide__tick_forward_clock(struct tide__clocked *c, uint16_t node, uint32_t told, uint32_t announced);
 void tide__tick_forward_end(struct tide__clocked *c, uint32_t slot, uint16_t node);

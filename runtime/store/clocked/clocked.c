@@ -1,4 +1,4 @@
-/* Tables with clocks: what a table and a store keep for them, floors, who waits, statistics. */
+/* Tables with clocks: what a table and a store keep for them, floors, waiters, statistics. */
 #include "store/clocked/clocked.h"
 #include "store/core/options.h"
 #include "store/core/send.h"
@@ -61,7 +61,7 @@ static int begins(void *arg, uint32_t *clock) {
     return tide__round(arg, TIDE__ROUND_JOIN, clock);
 }
 
-static void left(void *arg) { /* there is nobody to be told that it could not ask */
+static void left(void *arg) { /* there is no caller for the error */
     enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
     (void)tide__settle(arg);
     (void)tide__memory_swap(use);
@@ -177,7 +177,7 @@ void tide__clocked_member(struct tide_store *store, const struct tide_member *me
 }
 
 /* What a handler sends, or the holder of the flush lock, is sent, or the process ends: clocks, rows
- * and answers that somebody waits for are said once. To whom a message does not come all the same, it
+ * and answers with a waiter are sent once. If a message does not arrive all the same, it
  * is dead, and what that means is the business of tide__clocked_member. */
 static int send(struct tide__sync *sync, uint16_t node, bool in_line, struct tide_writer *w, struct tide_blob *rows) {
     struct tide_store *store = sync->store;
@@ -225,7 +225,7 @@ int tide__sync_tell_in_line(struct tide__sync *sync, uint16_t node, enum tide__o
     return tell(sync, node, true, op, m);
 }
 
-/* ---- who waits ---- */
+/* ---- waiters ---- */
 
 void tide__sync_wait_begin(struct tide__sync *sync, struct tide__waiting *waiting) {
     waiting->fiber = tide_fiber_current();
@@ -377,7 +377,7 @@ struct tide__clocked *tide__clocked_of(struct tide_store *store, struct tide__in
 struct tide__sync *tide__clocks_of(struct tide_store *store, struct tide__incoming *in, uint32_t domain) {
     struct tide__run *run = tide__run_find(store, domain);
     struct tide__sync *sync = run ? tide__sync_of(run) : NULL;
-    /* of tables that this node is about to hear of, or that are gone; or a client's */
+    /* of tables that are about to be announced to this node, or gone; or a client's */
     in->useless = !sync || !tide__party(sync, in->from);
     return in->useless ? NULL : sync;
 }

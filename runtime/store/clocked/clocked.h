@@ -6,12 +6,12 @@
  * leaves before its clock).
  *
  *   worker     pushes to its node's copies; what accumulated leaves when the node's slowest worker
- *              calls clock(): DELTA to each home, then TICK to everybody
+ *              calls clock(): DELTA to each home, then TICK to all nodes
  *   home       applies DELTA; a slot's clock is the minimum over the nodes of their ticks: the rows
  *              hold every push of a smaller stamp. When it rises: VALUE with the rows that changed
- *              to who holds copies (essp), answers to who asked for newer rows, then FRESH
+ *              to holders of copies (essp), answers to requests of newer rows, then FRESH
  *              to the users of the table here: nodes that have asked for rows or sent updates. A
- *              table without users rests: its clocks are told when it gets one. From the first
+ *              table without users rests: its clocks are sent when it gets one. From the first
  *              slot that changes its home on all nodes are users
  *   node       FRESH raises the floors of slots; a pull of a worker at clock c wants floor (copies
  *              that the home pushes to: essp) or copy (ssp) of clock c - s
@@ -76,7 +76,7 @@ struct tide__party {
     uint64_t round;            /* of ours, that it has not answered; 0: none */
 };
 
-struct tide__waiting { /* a fiber that waits for news; on its stack */
+struct tide__waiting { /* a fiber that waits for an event; on its stack */
     struct tide__waiting *next, **back;
     struct tide_fiber *fiber;
 };
@@ -89,18 +89,18 @@ struct tide__sync {
     atomic_bool flushing;        /* held from packing to sending: numbers and clocks leave in order */
     enum tide_memory_use memory; /* under `flushing`: whose it was before */
     uint64_t number;             /* of the last DELTA; under `flushing` */
-    uint32_t ticked;             /* under `flushing`: what the others were told */
+    uint32_t ticked;             /* under `flushing`: what was announced */
     uint32_t highest;            /* under `flushing`: no worker of this node had a clock of this or more */
-    uint32_t leaves;             /* under `flushing`: clock to tell when all `leaving` has left, if so */
+    uint32_t leaves;             /* under `flushing`: clock to announce when all `leaving` has left, if so */
     bool leaving;
     struct tide_lock lock; /* of the two below */
     struct tide__waiting *waiting;
     _Atomic(struct tide__party *) peers; /* written on I/O only */
     atomic_uint known;                   /* minimum of all ticks: what this node knows of the slowest worker */
-    atomic_uint closed;                  /* no push has a stamp of this or more: when nobody works */
+    atomic_uint closed;                  /* no push has a stamp of this or more: without workers */
     atomic_uint_fast64_t serial;         /* of changes of bounds */
     atomic_uint settled;                 /* how often this node settled */
-    uint32_t announced;                  /* I/O: the highest clock this home told others */
+    uint32_t announced;                  /* I/O: the highest clock this home announced */
     _Atomic(struct tide__early_send *) early_send; /* NULL: no table sends early. Never freed before */
     struct tide_lock round_lock;                   /* of the rest, and of the peers' `round` */
     uint64_t rounds, round_missing;
@@ -147,7 +147,7 @@ struct tide__asked { /* rows wanted by a node that are not of the clock it wants
     uint32_t need, count;
     uint64_t keys[];
 };
-struct tide__held { /* a message for slots whose rows are under way */
+struct tide__held { /* a message for slots whose rows are in flight */
     struct tide__held *next;
     uint16_t from;
     size_t size;
@@ -191,7 +191,7 @@ struct tide__clocked {
     struct tide_table *table;
     struct tide__sync *sync; /* of its domain */
     struct tide__copy_record_shape shape;
-    atomic_uchar model; /* ssp and essp change into each other while all goes on */
+    atomic_uchar model; /* ssp and essp change into each other at run time */
     atomic_uint age_ms;
     atomic_uint_fast64_t change, issued; /* numbers of the newest change: in force; made here */
 
@@ -221,7 +221,7 @@ struct tide__clocked {
 
     /* home; I/O except where marked */
     uint64_t version;                    /* of the last VALUE */
-    uint32_t announced[TIDE_SLOT_COUNT]; /* clock of a slot, as FRESH told it, */
+    uint32_t announced[TIDE_SLOT_COUNT]; /* clock of a slot, as FRESH announced it, */
     uint32_t announced_most;             /* the highest of them; */
     uint32_t announced_least;            /* no slot of `here` is below, as long as that holds */
     bool pushed[TIDE_SLOT_COUNT];        /* and what changed until then went to copies before */
@@ -249,12 +249,12 @@ struct tide__clocked {
     struct tide__vap *vap;     /* vap */
 };
 
-/* Home: FRESH is for those who may have copies, or updates that are not confirmed. I/O. */
+/* Home: FRESH is for nodes that may have copies, or updates that are not confirmed. I/O. */
 static inline bool tide__is_user(const struct tide__clocked *c, uint16_t node) {
     return c->used_by_all || c->vap || (c->users[node / 8] >> (node % 8) & 1);
 }
 void tide__user_add(struct tide__clocked *c, uint16_t node); /* 0: all nodes are */
-/* Homes send rows that changed to who holds copies. */
+/* Homes send rows that changed to holders of copies. */
 static inline bool tide__is_eager(const struct tide__clocked *c) {
     return c->model == TIDE_ESSP || c->model == TIDE_BSP || c->model == TIDE_VAP;
 }
@@ -295,7 +295,7 @@ void tide__sync_destroy(struct tide__run *domain);
 static inline uint16_t tide__via(const struct tide__clocked *c, uint32_t slot) {
     return atomic_load_explicit(&c->via[slot], memory_order_acquire); /* pairs with clock_move.c */
 }
-void tide__sync_wake(struct tide__sync *sync); /* everybody that waits looks again. Any thread */
+void tide__sync_wake(struct tide__sync *sync); /* all waiters look again. Any thread */
 void tide__sync_wait_begin(struct tide__sync *sync, struct tide__waiting *waiting);
 void tide__sync_wait_end(struct tide__sync *sync, struct tide__waiting *waiting);
 struct tide__party *tide__party(struct tide__sync *sync, uint16_t id); /* NULL: not known */
@@ -371,7 +371,7 @@ void tide__copy_index_slot(struct tide__clocked *c, uint32_t slot,
                            void (*each)(void *arg, struct tide__copy_record *r, atomic_uint_fast64_t *word,
                                         uint64_t old),
                            void *arg);
-/* Drops copies nobody reads: those unread for long (a share of all), or, `full`, until there is
+/* Drops unread copies: those unread for long (a share of all), or, `full`, until there is
  * room. */
 void tide__evict(struct tide__clocked *c, uint32_t clock, bool full);
 
@@ -384,12 +384,12 @@ void tide__flush_table(struct tide__clocked *c); /* lock held: what accumulated 
 void tide__flush_records(struct tide__clocked *c, uint64_t *records, size_t count);
 void tide__leaving_free(struct tide__leaving *leaving);
 /*
- * A checkpoint's cut by clock (cut.h) and what accumulates in copies: while it is told, an
+ * A checkpoint's cut by clock (cut.h) and what accumulates in copies: while it is announced, an
  * accumulator, and so a DELTA, holds pushes of one side of it only. `stamp` is that of a push about
  * to be added to a latched record: does the record hold pushes of the other side?
  */
 static inline bool tide__other_side(const struct tide__clocked *c, const struct tide__copy_record *r, uint32_t stamp) {
-    /* acquire: with the announcement; whoever made `newest` pass it was told, and had the latch */
+    /* acquire: with the announcement; the thread that made `newest` pass it had the latch */
     const uint32_t cut = atomic_load_explicit(&c->sync->run->cut_clock, memory_order_acquire);
     return cut != TIDE_NO_CLOCK && r->dirty && (r->newest >= cut) != (stamp >= cut);
 }
@@ -411,14 +411,14 @@ int tide__clock_may_end(struct tide__sync *sync, const struct tide__worker *work
 /* A row of which nodes hold copies was changed here, by `values` (floats, at any alignment). Word
  * locked; gives its new value. */
 uint64_t tide__row_changed(struct tide__clocked *c, uint64_t key, uint64_t word, const void *values, size_t count);
-/* Rows to a node; `answer`: it asked for them, and (eager) is told of changes from now on. */
+/* Rows to a node; `answer`: it asked for them, and (eager) is notified of changes from now on. */
 void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, uint64_t applied, const uint64_t *keys,
                        size_t count, bool answer);
 struct tide__watch_row {
     uint64_t key;
     uint16_t node;
 };
-/* The rows of a slot that changed go to who holds copies; TIDE_SLOT_COUNT: all without tick_forwards. */
+/* The rows of a slot that changed go to holders of copies; TIDE_SLOT_COUNT: all without tick_forwards. */
 void tide__changed_send(struct tide__clocked *c, uint32_t slot);
 /* Of these, which were taken off the list of changed ones; `slot` as above. Overwrites `keys`. */
 void tide__rows_send(struct tide__clocked *c, uint32_t slot, uint64_t *keys, size_t count);
@@ -431,7 +431,7 @@ struct tide__watch *tide__watch_find(struct tide__clocked *c, uint64_t key, bool
 int tide__watch_add(struct tide__clocked *c, uint64_t key, uint16_t node, uint64_t version);
 void tide__watches_clear(struct tide__watches *watches);
 /* Applies a delta (or a raw sum) to a row that is here. `changer`: the node it came from. */
-/* `stamp`: of the pushes in it, or 0: they are of before the cut that is told (cut.h). */
+/* `stamp`: of the pushes in it, or 0: they are of before the announced cut (cut.h). */
 int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, uint32_t stamp, uint16_t changer);
 void tide__home_read(struct tide__clocked *c, uint64_t key, float *row);
 /* A message whose rows are coming is handled when they are here. */
@@ -441,12 +441,12 @@ void tide__hold(struct tide__clocked *c, uint16_t from, enum tide__op op, const 
 uint32_t tide__slot_clock(struct tide__clocked *c, uint32_t slot);
 uint64_t tide__slot_applied(struct tide__clocked *c, uint32_t slot, uint16_t node);
 bool tide__slot_here(const struct tide__clocked *c, uint32_t slot);
-/* Where a slot's rows are, as this node knows; 0: they are on their way here. */
+/* Where a slot's rows are, as this node knows; 0: they are in flight to here. */
 uint16_t tide__home_of(const struct tide__clocked *c, uint32_t slot);
 /* Slots (as they were read) that a node sends straight to this home from now on: it hears again what
  * was announced of them, for from a home that it did not send to yet it took nothing. */
 void tide__fresh_tell(struct tide__clocked *c, uint16_t node, const uint8_t *slots, size_t count);
-/* Ticks or members changed: clocks rise, and who waits for it is served. */
+/* Ticks or members changed: clocks rise, and their waiters are served. */
 void tide__clocks_advance(struct tide__clocked *c);
 /* The same if only the way of some slots (as they were read) to here has changed. */
 void tide__slots_advance(struct tide__clocked *c, const uint8_t *slots, size_t count);

@@ -90,7 +90,7 @@ static void unsub_send(struct tide__clocked *c, struct unsub *u) {
     if (u->count == 0) {
         return;
     }
-    /* the copies are given up: else their home would send to them for ever */
+    /* the copies are dropped: else their home would send to them for ever */
     enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
     (void)tide__sync_tell(c->sync, u->node,
                           TIDE__AS(UNSUB, .table = c->table->id, .keys = TIDE__LIST(u->keys, u->count),
@@ -133,7 +133,7 @@ void tide__evict(struct tide__clocked *c, uint32_t clock, bool full) {
             tide__copy_lock(c, key, false, false, &word, &old, &found) != TIDE__FOUND) {
             continue;
         }
-        if (found == r) { /* messages whose rows nobody waits for are not kept */
+        if (found == r) { /* messages whose rows have no waiter are not kept */
             tide__copy_record_confirm(
                 r, atomic_load_explicit(&c->confirmed[tide__slot_of(c->table, key)], memory_order_relaxed));
         }

@@ -241,7 +241,7 @@ static bool value_candidate(struct tide__clocked *c, struct tide__early_send *m,
     return true;
 }
 
-/* Is there room for it to all who hold copies? Then it is taken. */
+/* Is there room for it to all holders of copies? Then it is taken. */
 static bool room_taken(struct tide__clocked *c, struct tide__sync *sync, const struct candidate *one) {
     const struct tide__watch *watch = tide__watch_find(c, one->key, false);
     bool all = true;

@@ -1,23 +1,23 @@
 /*
  * What leaves a node at a clock: what accumulated in the copies is packed (one sequence of DELTAs
- * to each home), then TICK goes to every node. Nobody waits for an answer.
+ * to each home), then TICK goes to every node. No thread waits for an answer.
  *
  * A few rows are packed by the worker that moves the node's clock, on its own thread. Of more it
- * makes the list, and the I/O thread packs them part by part, while the worker goes on: with a
+ * makes the list, and the I/O thread packs them part by part, while the worker continues: with a
  * bound of a clock or more it needs none of it yet. What it pushes meanwhile may leave along with
  * them, ahead of its clock, as early sends do. With a bound of 0 it would wait for them: so it
  * packs.
  *
  * Packing and sending happen under one lock of the node and domain, so DELTAs leave in the order of their
  * numbers and a TICK behind those it closes, whichever thread sends. Between two parts the lock is
- * free; who takes it then first packs the rest. The holder never suspends.
+ * free; its next holder first packs the rest. The holder never suspends.
  */
 #include "store/core/table_drop.h"
 #include "store/clocked/clocked.h"
 #include "store/clocked/vap.h"
 
-/* What leaves was taken from those who pushed it, and its clock is about to be told: also on a
- * worker's thread there is nobody to be told that memory is short. */
+/* What leaves was taken from its pushers, and its clock is about to be announced: also on a
+ * worker's thread there is no caller for ENOMEM. */
 bool tide__flush_try(struct tide__sync *sync) {
     const bool mine = !atomic_exchange_explicit(&sync->flushing, true, memory_order_acquire);
     if (mine && !TIDE_MUTANT(tick_refused)) {
@@ -35,7 +35,7 @@ void tide__flush_unlock(struct tide__sync *sync) {
 
 /* ---- deltas ---- */
 
-struct tide__batch { /* a DELTA on its way to being sent */
+struct tide__batch { /* a DELTA that is about to be sent */
     struct tide__batch *next;
     uint16_t node;
     uint32_t stamp; /* the clock of the cut after which its pushes are; 0: before */
@@ -315,7 +315,7 @@ void tide__flush_apart(struct tide__clocked *c, uint64_t record) {
     (void)tide_yield();
 }
 
-/* To the I/O thread: a part. Whoever has the lock by then packs the rest. */
+/* To the I/O thread: a part. The holder of the lock by then packs the rest. */
 static void part_ask(struct tide__sync *sync) {
     if (tide__sync_tell(sync, tide__store_self(sync->store), TIDE__AS(PART, .domain = sync->run->number))) {
         tide__flush_lock(sync);

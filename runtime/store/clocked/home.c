@@ -1,10 +1,10 @@
 /*
  * Rows of tables with clocks at their home: updates of copies are applied, rows go out to those
- * who hold copies, and the other side of it, rows that come in.
+ * with copies, and the other side of it, rows that come in.
  *
- * Who holds a copy of a row is known to the row's home (watches). A row that changes is marked and
+ * The holders of a row's copies are known to the row's home (watches). A row that changes is marked and
  * listed once; when the clock rises it goes to its watchers. The node that alone changed it need
- * not be told: its copy shows the same value.
+ * not be notified: its copy shows the same value.
  */
 #include "store/rows/rules.h"
 #include "store/clocked/clocked.h"
@@ -172,7 +172,7 @@ static uint64_t changed_by(struct tide__clocked *c, uint64_t key, uint64_t word,
     }
     struct tide__watch *watch = tide__watch_find(c, key, false);
     if (!(word & TIDE__WORD_CHANGED) && watch && watch->count == 1 && watch->nodes[0].node == changer && shows_own(c)) {
-        return word; /* nobody is to be told */
+        return word; /* no notice is due */
     }
     if (!(word & TIDE__WORD_CHANGED)) {
         tide__list_add(&c->changed, key);
@@ -213,7 +213,7 @@ int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, u
     return 0;
 }
 
-/* The row as it travels; a row nobody touched is its initial one. */
+/* The row as it travels; an untouched row is its initial one. */
 void tide__home_read(struct tide__clocked *c, uint64_t key, float *row) {
     struct tide_table *table = c->table;
     const size_t floats = c->shape.floats;
@@ -445,7 +445,7 @@ int tide__delta_message(struct tide_store *store, struct tide__incoming *in) {
 
 /* ---- VALUE out ---- */
 
-/* Rows that changed; that were asked for; the same, and the home tells of changes from now on. */
+/* Rows that changed; that were requested; the same, and the home notifies of changes from now on. */
 enum { PUSHED, ANSWERED, SUBSCRIBED };
 
 void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, uint64_t applied, const uint64_t *keys,
@@ -583,7 +583,7 @@ void tide__rows_send(struct tide__clocked *c, uint32_t slot, uint64_t *keys, siz
 
 /* ---- VALUE in ---- */
 
-/* A copy that waits for its answer takes nothing else: a row that was under way when an earlier copy was given up
+/* A copy that waits for its answer takes nothing else: a row that was in flight when an earlier copy was dropped
  * may miss what the home did not send since. */
 int tide__value_message(struct tide_store *store, struct tide__incoming *in) {
     const __typeof__(in->as.VALUE) *m = &in->as.VALUE;

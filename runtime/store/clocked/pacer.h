@@ -4,7 +4,7 @@
  * whatever the bucket says and leaves it in debt; what may wait is sent from what is left.
  *
  * The rate is measured from acknowledgements (bytes that the receiver has consumed), over spans in
- * which something was under way all the time: only then is the way what limits. The greatest of the
+ * which something was in flight all the time: only then is the way what limits. The greatest of the
  * last spans counts, because spans in which the receiver was busy say too little.
  *
  * Pure: times and counts come from the caller.
@@ -28,7 +28,7 @@ enum {
 struct tide__pacer {
     uint64_t at;                        /* of the last look; 0: none */
     uint64_t sent, consumed;            /* then */
-    uint64_t busy_since, busy_consumed; /* something has been under way since; 0: nothing is */
+    uint64_t busy_since, busy_consumed; /* something has been in flight since; 0: nothing is */
     struct tide_peak_rate peak;
     int64_t tokens; /* bytes */
 };

@@ -3,7 +3,7 @@
  * what was sent before, so they also say that it was applied.
  *
  *   join    A node whose first worker begins is to be waited for from now on. Each home counts it
- *           in at the highest clock it has announced and tells that clock; the worker begins at the
+ *           in at the highest clock it has announced and sends that clock; the worker begins at the
  *           highest of all, so nothing that was announced becomes untrue.
  *   settle  What this node pushed is applied at the homes; rows that changed there came here.
  */
@@ -91,7 +91,7 @@ int tide__round(struct tide__sync *sync, enum tide__round kind, uint32_t *clock)
     code = round_run(sync, kind, clock);
     if (kind == TIDE__ROUND_JOIN) {
         tide__flush_lock(sync);
-        tide__tick_send(sync, code ? TIDE_NO_CLOCK : *clock); /* who was asked waits no more */
+        tide__tick_send(sync, code ? TIDE_NO_CLOCK : *clock); /* requesters wait no more */
         tide__flush_unlock(sync);
     }
     if (!code && kind == TIDE__ROUND_SETTLE) {
@@ -137,7 +137,7 @@ static uint32_t count_in(struct tide__sync *sync, struct tide__party *peer) {
     }
     peer->tick = clock;
     peer->joins = true;
-    tide__known_update(sync); /* its worker, which goes on when all have answered, looks at that */
+    tide__known_update(sync); /* its worker, which continues when all have answered, looks at that */
     unsigned place = 0;
     for (struct tide__clocked *c = tide__clocked_next(sync, &place); c; c = tide__clocked_next(sync, &place)) {
         for (uint32_t s = 0; s < TIDE_SLOT_COUNT && c->forwarded; s++) {

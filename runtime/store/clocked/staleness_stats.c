@@ -1,5 +1,5 @@
 /* What the workers of a node saw of a table with clocks, worker by worker. A record is written by
- * the fiber of its worker alone and read by anybody; it stays with the table when the worker ends,
+ * the fiber of its worker alone and read by any thread; it stays with the table when the worker ends,
  * and goes to the next worker of the same number. */
 #include "store/core/table_drop.h"
 #include "store/clocked/clocked.h"

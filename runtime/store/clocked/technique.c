@@ -20,7 +20,7 @@ static int create(struct tide_table *table, const uint64_t *chains) {
 
 static void ends(struct tide_table *table) {
     if (table->clocked) {
-        tide__sync_wake(table->clocked->sync); /* who waits looks, and finds it closing */
+        tide__sync_wake(table->clocked->sync); /* waiters look, and find it closing */
     }
 }
 

@@ -1,7 +1,7 @@
 /*
  * Clocks at a home. A node's TICK(c) comes behind every update of its workers with a stamp below c,
  * on the lane they came by, so the minimum over the nodes' ticks is the clock of a slot: its rows
- * hold every push of a smaller stamp. When it rises, rows that changed go to those who hold copies,
+ * hold every push of a smaller stamp. When it rises, rows that changed go to holders of copies,
  * FRESH follows them to every node, and parked requests are answered. A slot whose updates still
  * come by another way from some node has a forward for it (clock_move.c).
  */
@@ -37,7 +37,7 @@ uint16_t tide__home_of(const struct tide__clocked *c, uint32_t slot) {
 
 /* ---- the clock of a slot ---- */
 
-/* TIDE_NO_CLOCK: nobody works. */
+/* TIDE_NO_CLOCK: no worker. */
 static uint32_t least_of_parties(struct tide__clocked *c, uint32_t slot) {
     struct tide__sync *sync = c->sync;
     uint32_t least = TIDE_NO_CLOCK;
@@ -86,7 +86,7 @@ uint64_t tide__slot_applied(struct tide__clocked *c, uint32_t slot, uint16_t nod
 
 /* ---- FRESH ---- */
 
-/* `pushed`: what changed until then went to all who hold copies. */
+/* `pushed`: what changed until then went to all holders of copies. */
 static void fresh_to(struct tide__clocked *c, uint16_t node, uint32_t clock, uint32_t any, bool pushed,
                      const uint64_t slots[TIDE_SLOT_COUNT / 64]) {
     (void)tide__sync_tell(c->sync, node,
@@ -145,7 +145,7 @@ int tide__fresh_message(struct tide_store *store, struct tide__incoming *in) {
             if (atomic_load_explicit(&c->confirmed[s], memory_order_relaxed) < m->applied) {
                 atomic_store_explicit(&c->confirmed[s], m->applied, memory_order_relaxed);
             }
-            /* first: whoever finds `floor` higher than this asks */
+            /* first: a reader that finds `floor` higher than this asks */
             if (m->pushed || TIDE_MUTANT(fresh_of_fetched)) {
                 tide__floor_raise(&c->pushed_floor[s], m->clock);
             }
@@ -213,7 +213,7 @@ void tide__slot_advance(struct tide__clocked *c, uint32_t slot) {
         }
         (void)announce_one(c, slot);
     }
-    tide__ask_again(c); /* also who asked while the rows were on their way */
+    tide__ask_again(c); /* also for requests while the rows were in flight */
 }
 
 /* Of the slots `of`, those here that go by their own clock and whose clock has risen. False: none. */
@@ -243,7 +243,7 @@ static void advance(struct tide__clocked *c, const uint8_t *slots, size_t count)
         return;
     }
     const uint32_t clock = least_tick(c, TIDE_SLOT_COUNT);
-    if (!c->used && !c->vap) { /* who begins to work begins as if it had been told */
+    if (!c->used && !c->vap) { /* a new worker begins as if it had been notified */
         struct tide__sync *sync = c->sync;
         sync->announced = clock > sync->announced ? clock : sync->announced;
         return;
@@ -349,7 +349,7 @@ static void pass_on(struct tide__clocked *c, uint16_t to, uint16_t origin, uint3
         TIDE__AS(ASK, .table = c->table->id, .origin = origin, .need = need, .keys = TIDE__LIST(keys, count)));
 }
 
-/* What becomes of a key: -1 - home elsewhere (0: under way), 0: parked, else 1 + clock it has. */
+/* What becomes of a key: -1 - home elsewhere (0: in flight), 0: parked, else 1 + clock it has. */
 static int64_t verdict(const struct tide__clocked *c, uint64_t key, uint32_t need) {
     const uint32_t slot = tide__slot_of(c->table, key);
     if (!tide__slot_here(c, slot)) {

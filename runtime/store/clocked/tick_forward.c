@@ -164,7 +164,7 @@ int tide__route_message(struct tide_store *store, struct tide__incoming *in) {
     return 0;
 }
 
-/* ---- ticks on their way to a new home ---- */
+/* ---- ticks in flight to a new home ---- */
 
 static void tick_forward(struct tide__clocked *c, uint16_t origin, uint32_t clock, uint16_t to, const uint32_t *slots,
                          size_t count) {

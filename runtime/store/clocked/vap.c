@@ -190,7 +190,7 @@ int tide__vap_admit(struct tide__clocked *c, struct tide__worker *worker, uint64
                     bool at_home, bool watched) {
     struct tide__vap *v = c->vap;
     if (at_home && (!watched || TIDE_MUTANT(vap_home_unnoted))) {
-        return 1; /* everybody reads the row itself, or gets it anew */
+        return 1; /* every node reads the row itself, or gets it again */
     }
     int code = 1;
     tide_lock(&v->lock);
@@ -208,7 +208,7 @@ int tide__vap_admit(struct tide__clocked *c, struct tide__worker *worker, uint64
     return code;
 }
 
-/* Its home died and nobody took over: nobody will see it. */
+/* Its home died without a successor: no node will see it. */
 static bool orphaned(const struct tide__clocked *c, uint64_t key) {
     const uint32_t slot = tide__slot_of(c->table, key);
     const uint16_t via = tide__via(c, slot);
@@ -217,7 +217,7 @@ static bool orphaned(const struct tide__clocked *c, uint64_t key) {
 }
 
 /* Sends what is open, then waits until `ready`, which returns 1, 0 or an error; or until the table is
- * dropped: nobody will say any more what was seen. */
+ * dropped: no confirmation will come any more. */
 static int wait_until(struct tide__clocked *c, struct tide__worker *worker, int (*ready)(void *arg), void *arg) {
     struct tide__sync *sync = c->sync;
     int code = ready(arg);

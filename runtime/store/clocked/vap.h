@@ -2,11 +2,11 @@
  * The value bound (consistency "vap"): what others miss of a worker's pushes is never larger than
  * the bound, in any value of a row.
  *
- *   worker   keeps for each key a ledger of its updates that somebody may not see yet. A push that
+ *   worker   keeps for each key a ledger of its updates that some node may not see yet. A push that
  *            would take it over the bound waits; what is open is sent first. So does a clock, whose
  *            end makes the bound smaller
  *   home     sends a row at once when it changes, and TRACEs each update: when all nodes with
- *            copies have said SEEN of the row that holds it, the origin is told VISIBLE
+ *            copies have sent SEEN for the row that holds it, the origin gets VISIBLE
  *
  * What counts. A reader misses the newest of a worker's updates: those behind some cut. Updates of
  * changing sign may add up to little although a part of them does not, so the largest sum behind
@@ -33,7 +33,7 @@ void tide__vap_statistics(struct tide__clocked *c, struct tide_staleness *out);
  * noted; 0: wait; or an error. */
 int tide__vap_admit(struct tide__clocked *c, struct tide__worker *worker, uint64_t key, const float *delta,
                     bool at_home, bool watched);
-/* Until it may, as far as one can tell without the latch. Suspends. */
+/* Until it may, as far as is known without the latch. Suspends. */
 int tide__vap_wait(struct tide__clocked *c, struct tide__worker *worker, uint64_t key, const float *delta);
 /* Until what is unseen of the worker's pushes is within the bound of its next clock. Suspends. */
 int tide__vap_may_end(struct tide__sync *sync, struct tide__worker *worker);

@@ -30,7 +30,7 @@ static void visible_send(struct tide__clocked *c, uint16_t origin, uint64_t numb
                  TIDE__AS(VISIBLE, .table = c->table->id, .number = number, .keys = TIDE__LIST(keys, count)));
 }
 
-/* ---- who has seen what ---- */
+/* ---- which node has seen what ---- */
 
 static struct tide__seer *seer(struct tide__vap *v, uint16_t node) {
     struct tide__seer *s = v->seers;

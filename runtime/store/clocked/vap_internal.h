@@ -1,4 +1,4 @@
-/* Between vap.c (ledgers of workers) and vap_home.c (who has seen what, at the homes). */
+/* Between vap.c (ledgers of workers) and vap_home.c (which node has seen what, at the homes). */
 #ifndef TIDE_STORE_VAP_INTERNAL_H
 #define TIDE_STORE_VAP_INTERNAL_H
 
@@ -16,7 +16,7 @@ struct tide__unseen {
     uint64_t key;
     struct tide__sum *first; /* oldest first */
 };
-struct tide__ledger { /* of a worker: what somebody may not see */
+struct tide__ledger { /* of a worker: what some node may not see */
     struct tide__ledger *next;
     const struct tide__worker *worker;
     struct tide__unseen **buckets;
@@ -35,7 +35,7 @@ struct tide__trace { /* updates that are in the rows here, but not in all copies
     uint64_t number;
     size_t key_count, node_count;
     uint64_t *keys; /* behind the nodes */
-    struct {        /* who is to say SEEN of what */
+    struct {        /* which node is to send SEEN of what */
         uint16_t node;
         uint64_t version;
     } nodes[];

@@ -2,7 +2,7 @@
  * Workers and the rows of tables with clocks: a row whose home is here is read and written in its
  * slab, any other in a copy. A pull inside the bound is a compare, a latch and a memcpy. What is
  * not here, or too old, is asked for (one request a row for all workers of the node), and the fiber
- * looks again whenever there is news.
+ * looks again at each event.
  *
  * Fibers that are no workers do not come here: they read and write at the homes (access.c).
  */
@@ -172,7 +172,7 @@ static bool wanted(const struct access *a, uint32_t slot, const struct tide__cop
     return unasked && !comes;
 }
 
-/* The same, and then one is under way, which the caller sends: for no more than it asks, others may
+/* The same, and then one is pending, which the caller sends: for no more than it asks, others may
  * want more. */
 static bool mark_wanted(const struct access *a, uint32_t slot, struct tide__copy_record *r) {
     const bool is_wanted = wanted(a, slot, r);
@@ -224,7 +224,7 @@ static int read_lock(struct access *a, uint64_t key, struct place *p, bool *ask)
 
 /* ---- requests ---- */
 
-/* Nobody was asked: whoever waits for these rows, too, asks for them himself. */
+/* Not requested: other waiters for these rows request them themselves. */
 static void unmark(struct access *a, const uint64_t *keys, size_t count) {
     for (size_t i = 0; i < count; i++) {
         atomic_uint_fast64_t *word;
@@ -327,7 +327,7 @@ static int pull_pass(struct access *a, const uint64_t *keys, float *out, uint32_
     return code ? code : sent;
 }
 
-/* Until there is news, perhaps of this row. */
+/* Until an event, perhaps of this row. */
 static int wait_for_news(const struct access *a, uint64_t key, const char *why) {
     if (atomic_load_explicit(&a->c->table->closing, memory_order_acquire)) {
         return tide__table_dropped(a->c->table);
@@ -344,7 +344,7 @@ static int pull_wait(struct access *a, const uint64_t *keys, float *out, uint32_
     struct tide__waiting waiting;
     a->waits += left;
     tide__sync_wait_begin(a->sync, &waiting);
-    while (!code) { /* news that come during the pass end the suspension at once */
+    while (!code) { /* events during the pass end the suspension at once */
         a->settled = atomic_load_explicit(&a->sync->settled, memory_order_relaxed);
         code = pull_pass(a, keys, out, at, &left);
         if (code || left == 0) {
