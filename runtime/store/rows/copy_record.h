@@ -5,7 +5,7 @@
  *   acc     updates of this node that were not yet sent
  *   ring    updates that were sent, oldest first, each with the number of its message; those up to
  *           the number that comes with a row are in that row. They lie in the messages themselves,
- *           which are shared with whoever sends them
+ *           which are shared with their sender
  *
  * So a worker always reads its own writes, nothing is added twice or lost, and no difference of
  * large values is formed. Rules: `add`, `sgd` and `assign` act on value as they do at home, from a
@@ -15,7 +15,7 @@
  * A row has up to 16 blocks of floats. Where single columns are added (rule `add`), only the blocks
  * of acc that were touched are sent.
  *
- * No locks, no messages: whoever uses a record holds its latch.
+ * No locks, no messages: the user of a record holds its latch.
  */
 #ifndef TIDE_STORE_CACHED_H
 #define TIDE_STORE_CACHED_H
@@ -38,12 +38,12 @@ struct tide__copy_record { /* all but the values in one line of the caches */
     struct tide__sent *sent; /* the ring */
     uint16_t sent_count, sent_capacity;
     uint32_t used_clock; /* of the newest read */
-    uint32_t asked_need; /* of the request under way */
+    uint32_t asked_need; /* of the pending request */
     uint32_t settled;    /* number of the settling it came after */
     uint16_t blocks;     /* of acc: those that were touched */
     atomic_bool in_use;
     bool valid;      /* a row has come */
-    bool asked;      /* a request is under way */
+    bool asked;      /* a request is pending */
     bool subscribed; /* the home knows of it, and pushes what changes while it pushes at all */
     bool dirty;      /* acc is not empty; the record is listed for sending */
     bool referenced;

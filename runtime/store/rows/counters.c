@@ -1,7 +1,7 @@
 /* Counters of a table, in stripes: threads that count write no line of each other. */
 #include "store/core/table.h"
 
-/* The first threads have a stripe each, which nobody else writes; all later ones share the last. */
+/* The first threads have a stripe each, which no other thread writes; all later ones share the last. */
 unsigned tide__stripe(void) {
     static atomic_uint threads;
     static _Thread_local unsigned mine; /* 1 + stripe */

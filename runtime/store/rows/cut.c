@@ -195,7 +195,7 @@ uint64_t tide__cut_arrive_busy(struct tide_table *table, uint64_t cut, uint64_t 
     const unsigned phase = tide__cut_phase(cut);
     const bool same = (marks >> 24 & 15u) == tide__cut_sequence(cut);
     bool dirty = marks & TIDE__MARK_DIRTY;
-    if (marks & TIDE__CUT_NO_ROW) { /* nobody pushed to it */
+    if (marks & TIDE__CUT_NO_ROW) { /* it has no push */
         return with_flags(cut, word, phase != TIDE__CUT_TOLD, false);
     }
     if (same) {

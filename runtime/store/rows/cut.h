@@ -1,5 +1,5 @@
 /*
- * The cut of a checkpoint: which version of each row a generation is made of, while pushes go on.
+ * The cut of a checkpoint: which version of each row a generation is made of, while pushes continue.
  *
  * A generation has three phases on a node, and they are the node's for all its tables: IDLE (no
  * generation), TOLD (its cut is known here), WALK (rows are written). With a clock cut, pushes with
@@ -13,12 +13,12 @@
  *
  *   TOLD  the first push with stamp >= clock keeps the row as it is aside (taken); pushes with a
  *         lower stamp then go to both versions
- *   WALK  the walker takes rows; whoever changes an untaken one keeps its old version aside first;
- *         whoever gives an untaken one away does too; one that arrives untaken is taken then
+ *   WALK  the walker takes rows; a change of an untaken one keeps its old version aside first;
+ *         so does the sender of an untaken one; one that arrives untaken is taken then
  *
  * A row on the wire says which generation took it last, by its sequence modulo 16, and whether it
  * is dirty, and brings its second version if it is split. A row given away untaken may arrive after
- * the receiver's walker has passed: so a node goes on until all others have told it, on the lane of
+ * the receiver's walker has passed: so a node continues until all others have notified it, on the lane of
  * the rows, that they walk too. Nothing here waits or fails a push: without memory the generation
  * fails.
  *

@@ -22,8 +22,8 @@ struct tide__slab {
                                           bit: where row 0 were if it lay in their arena */
     struct tide_lock lock;
     uint32_t next;              /* rows ever taken; under the lock */
-    struct tide_budget *budget; /* of the node; NULL: nobody counts */
-    uint64_t counted;           /* bytes that the budget was told of; under the lock */
+    struct tide_budget *budget; /* of the node; NULL: not counted */
+    uint64_t counted;           /* bytes that the budget has counted; under the lock */
     uint32_t free_first;        /* free list through the rows' first word, UINT32_MAX ends it; under the lock */
     atomic_uint used;           /* read it by tide__slab_used */
     atomic_uint in_hand, lent;  /* of `used`; the I/O thread writes */
@@ -37,7 +37,7 @@ uint64_t tide__slab_bytes(struct tide__slab *slab);
 /* How many rows can be taken for which no memory is asked. */
 uint32_t tide__slab_spare(struct tide__slab *slab);
 
-/* Rows that somebody has taken. */
+/* Rows that are taken. */
 static inline uint32_t tide__slab_used(const struct tide__slab *slab) {
     /* `in_hand` grows first, so a limit that is compared with this is never reached too early */
     const uint32_t used = atomic_load_explicit(&slab->used, memory_order_relaxed),
@@ -78,7 +78,7 @@ static inline void tide__hand_give(struct tide__slab *slab, uint32_t row) {
     atomic_store_explicit(&slab->in_hand, count + 1, memory_order_relaxed);
 }
 
-/* A taken row that is only read until it is given back: nobody's meanwhile. */
+/* A taken row that is only read until it is given back: unowned meanwhile. */
 static inline void tide__slab_lend(struct tide__slab *slab) {
     const uint32_t lent = atomic_load_explicit(&slab->lent, memory_order_relaxed);
     atomic_store_explicit(&slab->lent, lent + 1, memory_order_relaxed);

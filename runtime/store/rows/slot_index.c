@@ -4,7 +4,7 @@
  * Dense: an array of words per slot, made when the slot is first touched and kept until the table
  * ends, so that a worker may use a pointer into it without a lock. Hashed: an open-addressing table
  * per slot that grows by a quarter (load 0.72 to 0.9: at most 22 bytes a key). An entry moves only
- * while the slot's latch is held and after its word was locked, so whoever holds a word keeps a
+ * while the slot's latch is held and after its word was locked, so the holder of a word keeps a
  * valid pointer.
  */
 #include "store/rows/cut.h"

@@ -13,7 +13,7 @@ _Static_assert(TIDE_SLOT_COUNT == 1 << TIDE__SLOT_BITS, "clients find the slots 
 /* a worker has used the row since the hand of the second tier last passed (tier/hand.c) */
 #define TIDE__WORD_TOUCHED (UINT64_C(1) << 62)
 #define TIDE__WORD_PRESENT (UINT64_C(1) << 56) /* flag: a hashed entry is in use even without a row */
-/* flag, relocating tables: home, and the row is somebody else's (the owner is in the index) */
+/* flag, relocating tables: home, and the row is another node's (the owner is in the index) */
 #define TIDE__WORD_AWAY (UINT64_C(1) << 57)
 /* the same flag of an OWNED word, tables with a second tier: the disk has this version of the row, or is about to */
 #define TIDE__WORD_CLEAN TIDE__WORD_AWAY
@@ -40,7 +40,7 @@ static inline uint16_t tide__word_owner(uint64_t word) {
 static inline uint16_t tide__word_handed(uint64_t word) {
     return (uint16_t)word;
 }
-/* Tables with copies, at home: how many pushes to the row are on their way to its copies. */
+/* Tables with copies, at home: how many pushes to the row are in flight to its copies. */
 static inline uint32_t tide__word_seen(uint64_t word) {
     return (uint32_t)(word >> 32) & 0xffffffu;
 }
@@ -117,12 +117,12 @@ int tide__hashed_lock(struct tide_table *table, uint64_t key, unsigned create, u
 /* Latch held: the key's entry, or NULL. And: an entry goes, whose word is locked; those behind it move up. */
 struct tide__entry *tide__hashed_find(struct tide__hash *hash, uint64_t key);
 void tide__hashed_remove(struct tide__hash *hash, struct tide__entry *entry);
-/* The word of a key in a table that nobody else has a part of, an index of copies: FOUND, locked;
+/* The word of a key in a table of this thread alone, an index of copies: FOUND, locked;
  * NOT_FOUND (and not `create`), or a negative code. */
 int tide__index_lock(struct tide_table *index, uint64_t key, bool create, bool patient, atomic_uint_fast64_t **word,
                      uint64_t *old);
 int tide__key_compare(const void *a, const void *b); /* for qsort; keys need no alignment */
-/* Keys with a row in `slot` that are >= from, ascending, up to `limit`; *next: where to go on,
+/* Keys with a row in `slot` that are >= from, ascending, up to `limit`; *next: where to continue,
  * *more: there are. */
 int tide__slot_keys(struct tide_table *table, uint32_t slot, uint64_t from, uint64_t *keys, size_t limit, size_t *count,
                     bool *more);
