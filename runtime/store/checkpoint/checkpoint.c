@@ -26,7 +26,7 @@ struct tide_checkpoint {
     uint32_t sequence, fastest, worker_count;
     uint32_t domain;  /* whose clocks are cut */
     bool several;     /* workers of several are there, and none was asked for */
-    uint32_t digits;  /* of sequences, that rows on their way may carry */
+    uint32_t digits;  /* of sequences, that rows in flight may carry */
     uint64_t last_id; /* of all nodes; 0: they differ, or there is none */
 };
 
@@ -70,7 +70,7 @@ static void step_drop(void *arg) {
     tide_free(step);
 }
 
-/* *takes* the manifest's text, or NULL. ECANCELED: the caller is being ended, and nobody waits for
+/* *takes* the manifest's text, or NULL. ECANCELED: the caller is being ended, and does not wait for
  * what the step does. */
 static int on_disk(const struct tide_checkpoint *c, int (*run)(const struct disk_step *step), char *manifest,
                    size_t manifest_size) {
@@ -134,7 +134,7 @@ static bool in_chain(const struct tide__manifest *m, uint64_t generation) {
 
 /* Keeps the newest committed generations and what they are built on; whatever else is older than
  * the newest goes, the newest of it first, as far as that is certain. Nothing goes as long as a
- * manifest cannot be read: who knows what it stands for. */
+ * manifest cannot be read: its base is unknown. */
 static void prune(const struct disk_step *step) {
     uint64_t *numbers;
     size_t count;
@@ -208,7 +208,7 @@ static int call_all(struct tide_checkpoint *c, enum tide__op op, const union tid
 }
 
 static void tell_abort(struct tide_checkpoint *c) {
-    /* a node that does not hear of it takes part in no other */
+    /* a node that is not notified takes part in no other */
     enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
     for (size_t i = 0; i < c->told; i++) {
         struct tide_writer w;
@@ -223,7 +223,7 @@ static void tell_abort(struct tide_checkpoint *c) {
     c->told = 0;
 }
 
-/* ---- who takes part ---- */
+/* ---- participants ---- */
 
 static int list_members(struct tide_checkpoint *c, uint32_t **out, size_t *count) {
     struct tide_member *members = tide_alloc(MEMBERS_MAX * sizeof *members);
@@ -372,9 +372,9 @@ static int decide_chain(struct tide_checkpoint *c) {
     return 0;
 }
 
-/* The next one whose last digit no row on its way has: of a node that is new, or was not told of
- * the last ones, rows come before it is told of this one, and would pass for taken. All digits are
- * in use only when fifteen generations in a row have failed, each before another node was told. */
+/* The next one whose last digit no row in flight has: of a node that is new, or was not notified of
+ * the last ones, rows come before it is notified of this one, and would pass for taken. All digits are
+ * in use only when fifteen generations in a row have failed, each before another node was notified. */
 static void choose_sequence(struct tide_checkpoint *c) {
     unsigned tries = 0;
     do {

@@ -20,10 +20,10 @@ int tide__generation_verify(struct tide_port *port, const char *dir, const struc
 /* Removes a generation, manifest first. False: after a crash it may be there again, and what it is
  * built on must be too. */
 bool tide__generation_remove(struct tide_port *port, const char *dir, uint64_t generation);
-/* Frees one that is neither committed nor aborted; nobody is told. *takes*. Any thread. */
+/* Frees one that is neither committed nor aborted, without a message. *takes*. Any thread. */
 void tide__checkpoint_forget(struct tide_checkpoint *checkpoint);
-/* The clock of the cut that the calling worker's domain was told of, while it is written; TIDE_NO_CLOCK: none. A worker
- * that reaches it knows that its interval is the first after the cut. */
+/* The clock of the cut that was announced to the calling worker's domain, while it is written; TIDE_NO_CLOCK: none. A
+ * worker that reaches it knows that its interval is the first after the cut. */
 uint32_t tide__cut_clock_told(void);
 /* As tide_checkpoint_restore, for a run of a job: tables "JOB-n.rest" that belong to run n come back as "RUN.rest",
  * others under their own names, or not at all unless `others`. */

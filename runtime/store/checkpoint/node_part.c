@@ -13,7 +13,7 @@ enum stage { ASKED, TOLD, WALKING, WRITTEN };
 struct tide__generation {
     uint64_t id;
     enum stage stage;
-    bool gone;          /* given up, or its coordinator ended: ends as soon as nothing runs */
+    bool gone;          /* aborted, or its coordinator ended: ends as soon as nothing runs */
     bool walker_wanted; /* to mark the rows; there was no memory for it yet */
     tide_address coordinator;
     uint64_t monitor;
@@ -120,7 +120,7 @@ static int walker_main(void *state) {
     tide__walk_run(walker->walk);
     tide_writer_init(&w, buffer, sizeof buffer);
     tide__message_write(&w, TIDE__AS(CUT_WROTE, .id = walker->id));
-    /* the store keeps the generation until it hears of its end */
+    /* the store keeps the generation until its end is announced */
     (void)tide__memory_swap(TIDE_MEMORY_VITAL);
     int code = tide_send(tide_address_make(0, TIDE_ID_STORE), TIDE_LANE_STORE, w.data, w.size);
     tide_writer_release(&w);
@@ -143,7 +143,7 @@ static int start_walker(struct tide_store *store, struct tide__generation *g) {
     return code;
 }
 
-/* ---- giving up ---- */
+/* ---- aborting ---- */
 
 static void give_up(struct tide_store *store) {
     struct tide__generation *g = store->generation;
@@ -322,7 +322,7 @@ int tide__cut_tell_call(struct tide_store *store, struct tide__incoming *in) {
     g->stage = TOLD;
     store->cut_sequence = m->sequence;
     store->tables_removed = false;
-    for (size_t t = 0; t < table_count; t++) { /* what vanishes from here on fails the generation */
+    for (size_t t = 0; t < table_count; t++) { /* a table dropped from here on fails the generation */
         atomic_store_explicit(&g->walk->tables[t]->rows_removed, false, memory_order_relaxed);
         tide__cut_tell(g->walk->tables[t], m->sequence,
                        has_clocks_of(g->walk->tables[t], g->domain) ? g->clock : TIDE_NO_CLOCK, full);
@@ -420,7 +420,7 @@ static void generation_member(struct tide_store *store, const struct tide_member
 }
 
 int tide__cut_abort_message(struct tide_store *store, struct tide__incoming *in) {
-    if (store->generation && store->generation->id == in->as.CUT_ABORT.id) { /* else it was given up */
+    if (store->generation && store->generation->id == in->as.CUT_ABORT.id) { /* else it was aborted */
         give_up(store);
     }
     return 0;

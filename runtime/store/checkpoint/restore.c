@@ -60,7 +60,7 @@ static int choose(struct tide_port *port, const char *dir, uint64_t wanted, stru
             break; /* an older one is not what is wanted then */
         }
         if (code && !(code == TIDE_ENOENT && !wanted && strstr(tide_error_message(), "finished"))) {
-            add_line(skipped, numbers[i]); /* one that was never finished is no news */
+            add_line(skipped, numbers[i]); /* one that was never finished is not reported */
             first = first ? first : code;
         }
     }

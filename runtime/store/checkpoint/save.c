@@ -6,7 +6,7 @@
  *
  * The calling fiber's node does it: it lists the keys that have a row, node by node, sorts them,
  * then pulls rows with their state in chunks and writes each tensor at its place. A row is as of
- * the moment it was pulled; a caller who wants a consistent cut keeps its workers still. The file
+ * the moment it was pulled; a caller that requires a consistent cut keeps its workers idle. The file
  * appears under its name only when it is whole and synced. File calls block: they run on the thread
  * of the caller, never on the I/O thread.
  */
@@ -170,7 +170,7 @@ static int visit_flush(struct tide_table *table, uint16_t node, void *arg) {
     const int code =
         tide__store_call(node, TIDE__AS(SHARE_FLUSH, .table = table->id), tide_limit(store_operation_timeout), &reply);
     tide_reply_free(reply);
-    /* What the dead had not sent is lost; who left had sent all. */
+    /* What the dead had not sent is lost; leavers had sent all. */
     struct tide_member member;
     const bool gone = code && tide_net_member(table->store->net, node, &member) &&
                       (member.state == TIDE_MEMBER_DEAD || member.state == TIDE_MEMBER_LEFT);
@@ -211,7 +211,7 @@ static int list_keys(struct tide_table *table, struct keys *keys) {
     return tide_fail(TIDE_EBUSY, "the slots of table '%s' keep moving", table->name);
 }
 
-/* A dense table is written whole: a row that nobody touched has a value too, which readers of the file could
+/* A dense table is written whole: an untouched row has a value, too, which readers of the file could
  * not know. Beyond so many keys only those with a row. */
 static int add_untouched(const struct tide_table *table, struct keys *keys) {
     const uint64_t all = table->options.key_count;

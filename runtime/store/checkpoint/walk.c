@@ -155,7 +155,7 @@ static void write_column(struct tide__walk *walk, struct tide__blocks *b, const 
                                ? (size_t)(size - at)
                                : tide_limit(store_checkpoint_stretch_bytes);
         tide__blocks_write(b, data + at, now);
-        if (!b->error) { /* else its text is to be told, not that of a sleep */
+        if (!b->error) { /* else its text is to be reported, not that of a sleep */
             pace(walk, now);
         }
     }
@@ -282,7 +282,7 @@ static void read_cold(struct tide__walk *walk, struct tide__columns *c) {
     tide_free(row);
 }
 
-/* Takes a row; the word is unlocked after. Every word is locked once, also without a row: whoever
+/* Takes a row; the word is unlocked after. Every word is locked once, also without a row: an operation that
  * makes one later has seen this generation. True: the row was copied. */
 static bool visit(struct tide__columns *c, atomic_uint_fast64_t *word, uint64_t old, uint64_t key, bool is_home) {
     uint32_t place;
@@ -324,7 +324,7 @@ static void walk_dense(struct tide__walk *walk, struct tide__columns *c, uint32_
     }
 }
 
-/* The latch is let go after each batch. Entries move when the slot grows: then it is gone through
+/* The latch is released after each batch. Entries move when the slot grows: then it is gone through
  * from the begin, and what is taken is passed over. When a key goes, entries move to before the place
  * the walk has come to: then it goes back to them (tide__hashed_remove). Entries of a slot that was
  * emptied meanwhile are made taken. */
@@ -415,7 +415,7 @@ static void walk_table(struct tide__walk *walk, struct tide__columns *c) {
     write_kept(walk, c);
 }
 
-/* Rows that left before their owner walked may still be on their way here. */
+/* Rows that left before their owner walked may still be in flight to here. */
 static void wait_for_others(struct tide__walk *walk) {
     /* acquire: with the count down; what came before the last marker is in the tables */
     while (!aborted(walk) && atomic_load_explicit(&walk->others_left, memory_order_acquire) > 0) {

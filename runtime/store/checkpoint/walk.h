@@ -13,7 +13,7 @@ struct tide__walk {
     /* any thread */
     atomic_bool aborted;     /* asked to write nothing more, and only mark the rows as taken */
     atomic_uint others_left; /* nodes that have not said that they walk */
-    atomic_bool others_gone; /* nor ever will: rows on their way from there are not known */
+    atomic_bool others_gone; /* nor ever will: rows in flight from there are not known */
     /* the walker's, until it has said that it is done */
     size_t unpaused;          /* what it did since it last paused */
     struct tide_writer files; /* array elements [table, file, rows, size, sums size, sums sum] */
