@@ -1,4 +1,4 @@
-/* See async_replication.h. Who counts what was answered and what was lost: lost_updates.c. */
+/* See async_replication.h. lost_updates.c counts what was answered and what was lost. */
 #include "store/core/send.h"
 #include "store/replica/async_replication_internal.h"
 
@@ -120,7 +120,7 @@ uint64_t tide__async_going(const struct tide_table *table) {
 bool tide__async_enter(struct tide_table *table, unsigned *guard) {
     struct tide__async_replication *a = table->replicas->async;
     *guard = tide__stripe();
-    /* sequentially consistent, both: whoever closes the table sees this pass, or the pass sees it
+    /* sequentially consistent, both: the closer of the table sees this pass, or the pass sees it
      * closed (tide__async_tighten) */
     atomic_fetch_add(&a->lists[*guard].passing, 1);
     const uint64_t until = atomic_load(&a->until);
@@ -133,7 +133,7 @@ bool tide__async_enter(struct tide_table *table, unsigned *guard) {
     return true;
 }
 
-/* Of rows that are not on their way: what is does not go faster for more, small shipments behind
+/* Of rows that are not in flight: those in flight are not faster for more, small shipments behind
  * it. */
 static bool is_half_full(const struct tide_table *table) {
     const struct tide__async_replication *a = table->replicas->async;
@@ -209,7 +209,7 @@ static void look_again(struct tide_table *table) {
     }
     const uint64_t end = a->safe + table->options.window_ns;
     const bool goes = (uint32_t)atomic_load_explicit(&a->going, memory_order_relaxed) > 0;
-    /* without ticks nobody would ship what workers list */
+    /* without ticks no thread would ship what workers list */
     const bool ticks = a->ticking || TIDE_MUTANT(window_idles_open);
     atomic_store(&a->until, goes || !ticks ? 0 : end < a->leases ? end : a->leases);
 }
@@ -445,7 +445,7 @@ static void ship_or_give_up(struct tide_table *table, const uint64_t *keys, size
     }
 }
 
-/* The next part of the shipment that is under way. A slot's rows go in one message, with the ids of
+/* The next part of the shipment in flight. A slot's rows go in one message, with the ids of
  * what has changed them. */
 static void next_part(struct tide_table *table) {
     struct tide__async_replication *a = table->replicas->async;
@@ -473,7 +473,7 @@ static void shipped(struct tide_table *table) {
     }
 }
 
-/* A part a turn of the loop, so that it leaves before the next is made: nobody waits for all of
+/* A part a turn of the loop, so that it leaves before the next is made: no thread waits for all of
  * them, and what is sent is in the caches still. */
 static void ship_on(struct tide_table *table) {
     struct tide__async_replication *a = table->replicas->async;

@@ -14,11 +14,11 @@
  * until the copies have it, as in a strict table. So what a death of the home loses was answered
  * within one window, and is less than that many bytes of rows and one call of each worker.
  *
- * What was lost is told. A home counts the pushes it answers to each origin, and tells how many of
+ * What was lost is reported. A home counts the pushes it answers to each origin, and reports how many of
  * them are safe; when it dies, the others are lost (tide_table_stats.lost_updates): as many, or
  * fewer.
  *
- * A home that is to go on purpose is closed first (tide__async_tighten), and nothing is lost.
+ * A home that is to leave on purpose is closed first (tide__async_tighten), and nothing is lost.
  * What it applies from then on the next home may get from the origins again, in another order: so
  * pulls of the slots that go wait for the copies too, and what they show stays.
  *
@@ -34,7 +34,7 @@ struct tide__flight;
 
 int tide__async_create(struct tide_table *table); /* ENOMEM */
 void tide__async_destroy(struct tide_table *table);
-bool tide__async_idle(const struct tide_table *table); /* nothing is listed, or on its way */
+bool tide__async_idle(const struct tide_table *table); /* nothing is listed or in flight */
 
 /* ---- workers ---- */
 /* A pass that pushes in place begins; false: the table is closed. *guard: for the end. */
@@ -65,7 +65,7 @@ void tide__async_wait(struct tide_table *table, struct tide__wait *wait);
 void tide__async_ship(struct tide_table *table);
 /* Copies that cannot be sent what they lack of these keys are rebuilt. */
 void tide__async_give_up(struct tide_table *table, const uint64_t *keys, size_t count);
-/* Everything of the flight is with the copies, or nobody's any more. *takes* it. */
+/* Everything of the flight is with the copies, or dropped. *takes* it. */
 void tide__async_landed(struct tide_table *table, struct tide__flight *flight);
 /* The slot is about to go to another home: no push to the table and no pull of the slot is answered
  * from now on before what it is about is with the copies, until the slot's group changes. False:
@@ -76,7 +76,7 @@ void tide__async_regroup(struct tide_table *table, uint32_t slot, bool goes);
 /* Is it the timer of a table? Then what it is for is done. */
 bool tide__async_timer(struct tide_store *store, uint64_t timer);
 
-/* ---- what is told ---- */
+/* ---- reports ---- */
 /* `count` pushes of another node are answered. True: the answer says so (on_reply). */
 bool tide__lost_updates_given(struct tide_table *table, uint16_t origin, size_t count);
 /* At that node: `home` answered them. */

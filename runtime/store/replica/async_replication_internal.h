@@ -12,7 +12,7 @@ struct tide__risk_peer {
     uint64_t taken, taken_safe;
 };
 
-struct tide__flight { /* what was listed at a time, on its way */
+struct tide__flight { /* what was listed at a time, in flight */
     struct tide__flight *next;
     uint64_t at, bytes;
     bool landed, whole;       /* whole: nothing that was listed then stayed behind */
@@ -33,11 +33,11 @@ struct tide__async_replication {
     struct tide__risk_list lists[TIDE__STRIPES + 1]; /* by stripe; the last: the store actor's, who
                                                         needs no lock for it */
     atomic_uint_fast64_t until;                      /* pushes are answered at once */
-    atomic_uint_fast64_t bytes;                      /* of rows that are listed, or on their way */
-    atomic_uint_fast64_t flying;                     /* those on their way; written by the I/O thread */
+    atomic_uint_fast64_t bytes;                      /* of rows that are listed or in flight */
+    atomic_uint_fast64_t flying;                     /* those in flight; written by the I/O thread */
     atomic_uint_fast64_t bytes_most, lost_updates;
     atomic_uint_fast64_t going; /* see tide__async_going; written by the I/O thread */
-    atomic_bool hurried;        /* the store actor is told to ship */
+    atomic_bool hurried;        /* the store actor is asked to ship */
     /* I/O thread */
     uint64_t safe;
     uint64_t leases, leases_looked;              /* until when they hold; when that was looked up */
@@ -50,7 +50,7 @@ struct tide__async_replication {
     size_t gathered_room;
     uint16_t order[TIDE_SLOT_COUNT];  /* of slots, by chain; `ordered`: it is made */
     uint32_t places[TIDE_SLOT_COUNT]; /* by slot; 0 between two shipments */
-    /* The shipment that is under way, NULL: none; its slots, and where in `sorted` each one's keys
+    /* The shipment in flight, NULL: none; its slots, and where in `sorted` each one's keys
      * end; how many slots and keys of it have gone. */
     struct tide__wait *ships;
     uint32_t slots[TIDE_SLOT_COUNT], ends[TIDE_SLOT_COUNT];
@@ -61,7 +61,7 @@ struct tide__async_replication {
     size_t peer_count;
     uint64_t timer;
     bool ticking, ordered;
-    bool missed;                 /* a tick came before what was on its way had landed */
+    bool missed;                 /* a tick came before what was in flight had landed */
     uint64_t way;                /* how long a shipment takes until it has landed; short ones count later */
     uint64_t busy_at;            /* when there was something to do */
     bool tight[TIDE_SLOT_COUNT]; /* about to go */

@@ -4,12 +4,12 @@
  *
  * A copy takes a push if it has the slot, if the sender's version of the group is at least the
  * highest one that came so far, and if it is not home of the slot by a newer one: what a home sends
- * that others gave up is not applied anywhere. Numbers count the pushes of a slot: the next one is
+ * that others abandoned is not applied anywhere. Numbers count the pushes of a slot: the next one is
  * applied, an earlier one is here already, a gap cannot be. What is refused is neither passed on
  * nor acknowledged.
  *
  * A new copy is appended at the end of the chain: JOIN goes down the chain behind all pushes so
- * far, and whoever is the last then sends the slot's rows in front of it. So the new node's pushes
+ * far, and the last one then sends the slot's rows in front of it. So the new node's pushes
  * come from the same node as its rows, in order.
  */
 #include "store/core/send.h"
@@ -176,7 +176,7 @@ static int row_apply(struct tide_table *table, const struct tide__rows *rows, si
     return 0;
 }
 
-/* May this node's copy of the slot follow whoever says this? */
+/* May this node's copy of the slot follow the sender? */
 static bool is_current(const struct tide_table *table, uint32_t slot, uint32_t version) {
     const struct tide__replicas *replicas = table->replicas;
     uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
@@ -274,7 +274,7 @@ static uint32_t apply(struct tide_table *table, const struct tide__repl_message 
     return count;
 }
 
-/* Barriers and those who join: which of its slots follow whoever says it. */
+/* Barriers and joiners: which of its slots follow the sender. */
 static uint32_t look(struct tide_table *table, const struct tide__repl_message *m, uint32_t *taken) {
     struct tide__replicas *replicas = table->replicas;
     uint32_t count = 0;
@@ -291,7 +291,7 @@ static uint32_t look(struct tide_table *table, const struct tide__repl_message *
     return count;
 }
 
-/* What was not refused, on its own: nobody is told that it arrived. */
+/* What was not refused, on its own: without an acknowledgement. */
 static int pass_part(struct tide_table *table, const struct tide__repl_message *m, const uint32_t *taken,
                      uint32_t count) {
     const size_t entry = 8 + 8 + 4 + m->row_bytes;

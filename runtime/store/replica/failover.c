@@ -1,12 +1,12 @@
 /*
  * What a change of slots' groups does to a node. The controller numbers the changes of a table and
- * tells all members in order; a slot's version only rises.
+ * notifies all members in order; a slot's version only rises.
  *
  * A copy that becomes home waits until the leases that it granted to the homes before it have run
  * out; then it asks those that follow, by a barrier, whether they have all that it has; then it
  * serves. A home serves while all copies let it, so this one's leases are enough. But of all former
- * homes: the last one may have died before it told the one before. For the same reason every copy
- * tells a former home of its successor before it grants that anything again; not only the
+ * homes: the last one may have died before it notified the one before. For the same reason every copy
+ * notifies a former home of its successor before it grants that anything again; not only the
  * successor.
  *
  * Origins send again, in order, what is unanswered: every message with a key in a slot whose home
@@ -230,7 +230,7 @@ static void apply(struct change *c) {
         const uint32_t s = tide__number_at(c->slots, i);
         uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
         uint64_t chain = atomic_load_explicit(&table->replicas->chain[s], memory_order_relaxed);
-        /* Who joins may have heard of the group from its home first. */
+        /* A joiner may have been notified of the group by its home first. */
         bool member = (route & TIDE__MINE) || tide__chain_has(chain, self) ||
                       table->replicas->slots[s].fence >= table->slot_versions[s];
         if ((c->changed[s / 64] >> (s % 64) & 1) && table->replicas->slots[s].held && !member) {
@@ -239,7 +239,7 @@ static void apply(struct change *c) {
     }
 }
 
-/* The controller counts on a copy that was given up here: what said so was lost with a former one.
+/* The controller counts on a copy that was dropped here: the report was lost with a former controller.
  */
 static void report_missing(const struct change *c) {
     struct tide_table *table = c->table;

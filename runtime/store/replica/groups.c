@@ -2,7 +2,7 @@
  * The controller decides the groups of slots with copies: at creation, balanced; when a node died,
  * the next of the chain becomes home; when copies are missing, or a member leaves, another node
  * gets the slot first and is counted in when the home says that it has it. Each change has a number
- * of its own and goes to all members. A slot of which nobody is left is lost, and stays so.
+ * of its own and goes to all members. A slot without a live member is lost, and stays so.
  */
 #include "store/core/send.h"
 #include "store/slots/move.h"
@@ -66,7 +66,7 @@ static void recorded(void *arg, int code) {
 }
 
 void tide__groups_tell(struct tide_store *store) {
-    const bool commands = tide__catalog_commands(store); /* else it is another's to tell */
+    const bool commands = tide__catalog_commands(store); /* else another one announces it */
     struct told *told;
     while ((told = store->moves->told)) {
         store->moves->told = told->next;
@@ -76,7 +76,7 @@ void tide__groups_tell(struct tide_store *store) {
             }
         }
         told_free(told);
-        tide__plan_recorded(store, 0); /* nothing is planned on what nobody has heard of */
+        tide__plan_recorded(store, 0); /* nothing is planned on what was not announced */
     }
 }
 
@@ -104,7 +104,7 @@ static int record(struct tide_store *store, const struct tide__catalog_entry *en
     return code;
 }
 
-/* Recorded before anybody hears of it. Of what could not be told all are told anew at the next
+/* Recorded before it is announced. What could not be sent is sent again to all at the next
  * event (entry->tell). */
 static void tell(struct tide_store *store, struct tide__catalog_entry *entry, const struct news *news, uint16_t cause) {
     struct told *told = tide_alloc_zero(1, sizeof *told);
@@ -186,7 +186,7 @@ static void member_gone(struct tide_store *store, struct tide__catalog_entry *en
     tide_free(news);
 }
 
-/* A controller that was started again does not know who was told what, and who was about to join:
+/* A controller that was started again does not know which node got what, and which was about to join:
  * all slots get a new number. */
 static void tell_anew(struct tide_store *store, struct tide__catalog_entry *entry) {
     struct news *news = tide_alloc_zero(1, sizeof *news);
@@ -232,7 +232,7 @@ static void add_load(struct survey *survey, uint16_t node) {
     }
 }
 
-/* Only when somebody is to be chosen: most plans find nothing to do. */
+/* Only when a member is to be chosen: most plans find nothing to do. */
 static void count_load(struct survey *survey, const struct tide__catalog_entry *entry) {
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT && !survey->counted; s++) {
         const uint64_t chain = entry->chains[s] == TIDE__LOST_CHAIN ? 0 : entry->chains[s];
@@ -245,7 +245,7 @@ static void count_load(struct survey *survey, const struct tide__catalog_entry *
     survey->counted = true;
 }
 
-/* must: its home leaves, and waits for nobody's memory. */
+/* must: its home leaves, and does not wait for memory. */
 static uint16_t choose_new(struct tide_store *store, const struct tide__catalog_entry *entry, uint32_t s,
                            struct survey *survey, bool must) {
     size_t best = SIZE_MAX;
@@ -264,11 +264,11 @@ static uint16_t choose_new(struct tide_store *store, const struct tide__catalog_
     return survey->nodes[best];
 }
 
-/* The slot's group as it should be with those it has. True: it changes now. *joiner: who is to get
+/* The slot's group as it should be with its members. True: it changes now. *joiner: the node that is to get
  * a copy first.
  *
  * A home that stays sends what is unanswered down its new chain; one that goes cannot. So it goes
- * only when nothing is left of the time before its chain changed: a push that was on its way
+ * only when nothing is left of the time before its chain changed: a push that was in flight
  * through a node that is in the chain no more would be missing behind it. */
 static bool plan_slot(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s, struct survey *survey,
                       uint16_t *joiner, bool *settles) {
@@ -287,7 +287,7 @@ static bool plan_slot(struct tide_store *store, struct tide__catalog_entry *entr
     }
     if (tide__chain_count(good) < target) {
         if (tide__chain_count(chain) == TIDE__CHAIN_MAX) {
-            entry->chains[s] = good; /* room for who takes the places of those who leave */
+            entry->chains[s] = good; /* room for the successors of leavers */
             return true;
         }
         *joiner = choose_new(store, entry, s, survey, !home_stays);
@@ -308,7 +308,7 @@ static bool plan_slot(struct tide_store *store, struct tide__catalog_entry *entr
 
 enum { CALM = 256 };
 
-/* What is to be done about slots: who joins, or (0) whether it is to be said when all is where it
+/* What is to be done about slots: the joiner, or (0) whether a report is due when all is where it
  * should be. */
 struct orders {
     uint16_t joiners[TIDE_SLOT_COUNT];
@@ -344,7 +344,7 @@ static void note_calm(const struct tide_store *store, struct orders *orders, con
     }
 }
 
-/* The home of slot `first` is told of it, and of all others of which it is to do the same. */
+/* The home of slot `first` gets the order for it, and for all others of which it is to do the same. */
 static void order(struct tide_store *store, struct tide__catalog_entry *entry, struct orders *orders, uint32_t first) {
     const uint16_t home = entry->homes[first], node = orders->joiners[first];
     size_t count = 0;
@@ -391,7 +391,7 @@ static void plan_entry(struct tide_store *store, struct tide__catalog_entry *ent
     if (memory && orders->news.count) {
         tell(store, entry, &orders->news, 0);
     }
-    /* Orders follow what is told: if that is still being recorded, they are made up anew after. */
+    /* Orders follow announcements: if one is still being recorded, they are made again after. */
     any = any && store->moves->recording == 0;
     for (uint32_t s = 0; any && s < TIDE_SLOT_COUNT; s++) {
         if (has_order(orders, s) && tide__member_lives(store, entry->homes[s])) {
@@ -457,7 +457,7 @@ static void regroup_slots(struct tide_store *store, uint16_t from, uint32_t tabl
     tide_free(news);
 }
 
-/* The word may be of an order that is older than the last change of the group: who had joined by that
+/* The report may be of an order that is older than the last change of the group: a joiner of that
  * one has let the slot go when it heard of the change, and joins once more. */
 static bool has_joined(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s, uint32_t version,
                        uint16_t from, uint16_t node) {

@@ -2,11 +2,11 @@
  * Leases: how long a home may serve rows in place without asking the copies. Each node that holds
  * copies of a home's slots grants it 300 ms at a time; the holder counts from when it asked, the
  * granter from when it answered, and a thousandth more for clocks that drift. A home serves a slot
- * in place while every node of its chain lets it; whoever takes over waits until what it granted
- * to the homes before it has run out. So a home that the others gave up, and that does not know it, serves nothing
- * stale.
+ * in place while every node of its chain lets it; a successor waits until what it granted
+ * to the homes before it has run out. So a home that the others declared dead, and that does not know it, serves
+ * nothing stale.
  *
- * Grants go in the store lane: behind whatever told the holder that it lost a slot.
+ * Grants go in the store lane: behind every notice to the holder that it lost a slot.
  */
 #include "store/core/send.h"
 #include "store/operation/resend.h"
@@ -16,7 +16,7 @@
 
 uint64_t tide__lease_deadline(const struct tide_table *table, uint32_t slot) {
     const struct tide__replication *r = table->store->replication;
-    /* relaxed: whoever is added can take over only after rows that are read now were sent to it */
+    /* relaxed: an added node can take over only after rows that are read now were sent to it */
     uint64_t chain = atomic_load_explicit(&table->replicas->chain[slot], memory_order_relaxed);
     uint64_t deadline = TIDE_NEVER;
     if (TIDE_MUTANT(lease_ignored)) {
@@ -30,7 +30,7 @@ uint64_t tide__lease_deadline(const struct tide_table *table, uint32_t slot) {
     return deadline;
 }
 
-/* ---- who lends ---- */
+/* ---- lenders ---- */
 
 void tide__lenders_changed(struct tide_table *table) {
     table->replicas->lenders.known = false;

@@ -1,8 +1,8 @@
 /*
  * What deaths cost in tables of durability window. A home counts the pushes that it answers to each
- * other node, and so does that node; what of them is on the copies the home tells, later. Both
+ * other node, and so does that node; the home reports later what of them is on the copies. Both
  * count the same answers, which come in order: so when the home dies, what was answered and not
- * told to be safe is what may be lost, of this node's pushes: that many, or fewer.
+ * reported as safe is what may be lost, of this node's pushes: that many, or fewer.
  */
 #include "store/core/send.h"
 #include "store/operation/inbox.h"
@@ -23,7 +23,7 @@ static struct tide__risk_peer *peer_of(struct tide__async_replication *a, uint16
 
 bool tide__lost_updates_given(struct tide_table *table, uint16_t origin, size_t count) {
     struct tide__risk_peer *peer = peer_of(table->replicas->async, origin);
-    if (peer) { /* else nobody counts it */
+    if (peer) { /* else it is not counted */
         peer->given += count;
     }
     return peer;

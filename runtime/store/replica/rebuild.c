@@ -55,7 +55,7 @@ static void chain_set(struct tide_table *table, uint32_t slot, uint64_t chain) {
     tide__lenders_changed(table);
 }
 
-/* 1: it is under way; 0: nothing is to be done; ENOMEM, EBUSY: not yet. */
+/* 1: in progress; 0: nothing is to be done; ENOMEM, EBUSY: not yet. */
 static int join(struct tide_table *table, const struct tide__rebuild *order, uint32_t slot) {
     TIDE_SOMETIMES(copy_made_again);
     struct tide__replicas *replicas = table->replicas;
@@ -92,7 +92,7 @@ static uint32_t in_flight_max(const struct tide_table *table) {
     return (uint32_t)(most < few ? few : most > IN_FLIGHT_MANY ? IN_FLIGHT_MANY : most);
 }
 
-/* For want of memory; it goes on with a later beat. */
+/* For want of memory; it continues with a later beat. */
 static bool pauses(const struct tide_table *table, const struct tide__rebuild *order) {
     return order->node != 0 && !table->store->leaving &&
            (!tide__memory_takes_rows(table->store, order->node) ||

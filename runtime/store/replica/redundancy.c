@@ -1,7 +1,7 @@
 /*
- * How safe the rows of a table are, from what this node knows of the slot map and of who died.
+ * How safe the rows of a table are, from what this node knows of the slot map and of deaths.
  *
- * Who died stays in a group until the controller's next change of it has come here; one that was
+ * A dead node stays in a group until the controller's next change of it has come here; one that was
  * started again makes none before all members have answered about its tables. Such a copy counts
  * for nothing.
  *
@@ -66,7 +66,7 @@ void tide_table_health(struct tide_table *table, struct tide_table_health *out) 
     struct tide_store *store = table->store;
     const bool doubt = atomic_load_explicit(&table->in_doubt, memory_order_relaxed);
     const uint64_t now = table->replicas ? tide_port_now(store->port) : 0;
-    struct known known[KNOWN] = {{0}}; /* 0 is nobody */
+    struct known known[KNOWN] = {{0}}; /* 0 is no node */
     *out = (struct tide_table_health){.durability = table->options.durability, .leases_ok = true};
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
         uint16_t home = tide__route_home(atomic_load_explicit(&table->slots[s].route, memory_order_relaxed));

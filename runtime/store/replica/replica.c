@@ -248,7 +248,7 @@ static void repl_go(const struct tide__repl *repl) {
 
 /* ---- rows ---- */
 
-/* One push to each of the keys fewer is on its way to the copies. */
+/* One push to each of the keys fewer is in flight to the copies. */
 static void unacked_less(struct tide_table *table, const uint64_t *keys, size_t count) {
     struct tide__rows rows;
     for (size_t i = 0; i < count; i += rows.count) {
@@ -435,7 +435,7 @@ static void retarget(struct tide__repl *repl, const uint64_t *changed) {
         tide__async_give_up(table, repl->keys, repl->count);
     }
     if (part && !cancelled) {
-        (void)tide__replicate(part); /* ENOMEM: unanswered; the copies hear of the next push's number */
+        (void)tide__replicate(part); /* ENOMEM: unanswered; the copies get the next push's number */
     }
     if (repl->wait) {
         tide__wait_done(repl->wait);

@@ -1,13 +1,13 @@
 /*
  * Copies of rows on other nodes, as the files about them share it: dedup.c (operation ids),
  * lease.c, replica.c and strict.c (the home's side), chain_replica.c (the copies' side), failover.c (what a change of a
- * slot's group does to a node), groups.c (the controller, who decides the groups).
+ * slot's group does to a node), groups.c (the controller, which decides the groups).
  *
  * A slot's group is its home and a chain of nodes that hold copies, in the order in which the
  * home's pushes go through them; the controller numbers each change of it (the slot's version,
  * which is the term of the group). The home applies a push, numbers it within its slot, and sends
  * it down the chain with the version; each copy applies it by the same rule, so that the rows are
- * equal bit for bit, and passes it on; the last one tells the home, and only then the push is
+ * equal bit for bit, and forwards it; the last one notifies the home, and only then the push is
  * answered. So every node of a chain has at least what those after it have, and the first living
  * one can take over.
  *
@@ -63,7 +63,7 @@ enum tide__id_state tide__dedup_look(struct tide_table *table, uint16_t origin, 
 int tide__dedup_reserve(struct tide_table *table, uint16_t origin, uint32_t pushes, uint32_t slots);
 void tide__dedup_add(struct tide_table *table, uint32_t slot, uint16_t origin, uint64_t sequence);
 /* Ids that the copies have not heard of (async_replication.h): at most how many; those of marked slots that
- * may come again, as (slot, origin, sequence), and how many. They are about to be told of all that
+ * may come again, as (slot, origin, sequence), and how many. They are about to be sent all that
  * there are now, in parts; they have heard of those. */
 uint32_t tide__dedup_untold(const struct tide_table *table);
 uint32_t tide__dedup_tell(const struct tide_table *table, uint64_t *out);
@@ -91,11 +91,11 @@ struct tide__wait {          /* an answer that waits for copies */
     struct tide__job job;
     struct tide_table *table;
     uint32_t left;
-    bool dead;           /* dropped: nobody is answered */
+    bool dead;           /* dropped: without an answer */
     bool opens;          /* a new home's barrier over the slots it takes over */
     uint32_t slot_count; /* of those, or of what is pushed with durability window */
     uint32_t *slots;
-    struct tide__flight *flight; /* async_replication.h: this is of a shipment, and nobody's answer */
+    struct tide__flight *flight; /* async_replication.h: this is of a shipment, and no answer */
 };
 
 enum { TIDE__ID_FIELDS = 3 };
@@ -125,14 +125,14 @@ struct tide__copied_slot {
     bool arriving;   /* some of them, and the others are coming */
 };
 
-struct tide__lenders {                /* who holds copies of the slots of this home: their leases it needs */
+struct tide__lenders {                /* the holders of copies of this home's slots: it needs their leases */
     uint64_t nodes[TIDE__NODES / 64]; /* a bit each */
     uint32_t words;                   /* behind these all are 0 */
     bool known;                       /* nothing has changed since */
 };
 
 struct tide__replicas { /* of a table */
-    /* any thread; the home's: with who is joining */
+    /* any thread; the home's: with the joiner */
     atomic_uint_fast64_t chain[TIDE_SLOT_COUNT];
     /* I/O thread */
     struct tide__copied_slot slots[TIDE_SLOT_COUNT];
@@ -166,17 +166,17 @@ tide__handler tide__replica_repl, tide__replica_ack, tide__replica_snapshot, tid
 int tide__replicas_init(struct tide_table *table, const uint64_t *chains);
 void tide__replicas_deinit(struct tide_table *table);
 void tide__replication_destroy(struct tide_store *store);
-/* Is nothing of the table on its way to copies, or waits for them? */
+/* Is nothing of the table in flight to copies, or waiting for them? */
 bool tide__replicas_idle(const struct tide_table *table);
 /* An operation on a table with copies: nothing of it is left to do when it returns. */
 void tide__strict_job(struct tide__job *job);
 /* The groups of slots (a bit each) have changed: what was unanswered goes down the new chains. */
 void tide__replicas_retarget(struct tide_table *table, const uint64_t *changed);
-/* Opens slots whose old homes' leases have run out; goes on with rebuilding. */
+/* Opens slots whose old homes' leases have run out; continues with rebuilding. */
 void tide__replicas_advance(struct tide_table *table);
 /* Controller -> home: `node` gets copies of slots; 0: is all that was pushed with their copies? */
 void tide__rebuild_order(struct tide_table *table, uint32_t version, uint16_t node, const uint8_t *slots, size_t count);
-/* The groups of slots (a bit each) have changed: nobody joins them by an older order. */
+/* The groups of slots (a bit each) have changed: no node joins them by an older order. */
 void tide__rebuild_cancel(struct tide_table *table, const uint64_t *changed);
 void tide__rebuild_advance(struct tide_table *table);
 void tide__rebuild_joined(struct tide_table *table, uint32_t slot);
@@ -231,7 +231,7 @@ static inline int tide__rows_lock(struct tide_table *table, const struct tide__r
 int tide__snapshot_send(struct tide_table *table, uint32_t slot, uint16_t to);
 /* This node is in the slot's group no more. */
 void tide__replica_drop(struct tide_table *table, uint32_t slot);
-/* The copy of `node` (this one, or one that joins) cannot go on: the controller takes it out. */
+/* The copy of `node` (this one, or one that joins) cannot continue: the controller takes it out. */
 void tide__replica_fail(struct tide_table *table, uint32_t slot, uint16_t node);
 /* Down the chain to its first node: the message without op and table. */
 struct tide__repl_message {
@@ -271,9 +271,9 @@ void tide__redundancy_death(struct tide_store *store, const struct tide_member *
 struct tide__catalog_entry;
 void tide__groups_choose(struct tide__catalog_entry *entry, const uint16_t *nodes, size_t count);
 void tide__groups_member(struct tide_store *store, const struct tide_member *member);
-/* Looks for copies to rebuild, and slots to take off those who leave. Of tide__plan_advance. */
+/* Looks for copies to rebuild, and slots to take off leavers. Of tide__plan_advance. */
 void tide__groups_plan(struct tide_store *store);
-/* Tells everybody of changes that are recorded by now. */
+/* Notifies all nodes of changes that are recorded by now. */
 void tide__groups_tell(struct tide_store *store);
 void tide__groups_release(struct tide_store *store);
 /* From the home: `node` has joined; 0: all is settled as of `version`. */

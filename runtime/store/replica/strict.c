@@ -2,8 +2,8 @@
  * The home of slots with copies: operations run here one after another, in the store actor, those of
  * this node's workers too. A push is applied, numbered within its slot, and sent down the chain of
  * copies; it is answered when the last copy has it. A pull is answered at once if nothing of its
- * rows is on its way to the copies and the leases hold; else with the values it found, when a
- * barrier behind all that went before has come back: what a reader sees cannot vanish.
+ * rows is in flight to the copies and the leases hold; else with the values it found, when a
+ * barrier behind all that went before has come back: what a reader sees cannot be lost.
  *
  * A push that comes a second time (its id is known) is answered like such a pull: behind the first
  * copy of it, never before.
@@ -379,9 +379,9 @@ static void strict_pull(const struct tide__job *job, const uint32_t *indices, ui
     tide_free(slots);
 }
 
-/* And may one more push to it be on its way? Only this thread takes it away, or has one more. */
+/* And may one more push to it be in flight? Only this thread takes it away, or has one more. */
 static bool has_row(const struct tide__rows *rows, size_t j) {
-    /* relaxed: whoever needs the row locks it */
+    /* relaxed: a user of the row locks it */
     const uint64_t word = rows->words[j] ? atomic_load_explicit(rows->words[j], memory_order_relaxed) : 0;
     return tide__word_state(word) == TIDE__OWNED && tide__word_seen(word) <= UNACKED_MAX;
 }

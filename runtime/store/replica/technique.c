@@ -11,8 +11,8 @@ static bool all_handled(const struct tide_table *table) {
     return handled == sent;
 }
 
-/* A worker at a table with copies. In place while nothing that workers handed over is on its way to
- * the store actor, nothing of the row on its way to its copies (durability strict), no slot about
+/* A worker at a table with copies. In place while nothing that workers handed over is in flight to
+ * the store actor, nothing of the row in flight to its copies (durability strict), no slot about
  * to go to another home (window), and the leases hold until after the rows were read; else all of
  * the call goes to the store actor. */
 static int pull(struct tide__pass *pass) {
