@@ -1,22 +1,22 @@
 /*
  * Admission of operations at their origin: end-to-end credit of (this node, home).
  *
- * Whoever starts an operation takes credit for its messages, 1,024 of them and 4 MiB (keys and
- * rows, in both directions) a home, and the final answer returns it, whoever gives that answer: a
+ * The caller that starts an operation takes credit for its messages, 1,024 of them and 4 MiB (keys and
+ * rows, in both directions) a home, and the final answer returns it, of whatever origin: a
  * forward, a queue of an arriving row or a new home use the credit that the origin has taken. So
  * every queue behind the origin is bounded by what was admitted. Of a relocating table the home is
  * this node's own store actor, through which all its operations go.
  *
- * It also knows how long anything has been under way to a home, which is how fast that one is seen
+ * It also knows how long anything has been in flight to a home, which is how fast that one is seen
  * from here: its store, the network between, and everything that queues there.
  *
- * A fiber waits in line; a handler, which must not wait, is told EBUSY. An operation that is larger
+ * A fiber waits in line; a handler, which must not wait, gets EBUSY. An operation that is larger
  * than the whole credit goes alone. An operation on several homes takes their credit in the order
- * of node ids, and credit returns without the help of any fiber: nobody waits in a circle.
+ * of node ids, and credit returns without the help of any fiber: no cycle of waits arises.
  *
  * A node with a memory cap grants less (net.h): its part of the credit shrinks, down to one operation
- * at a time, which goes whatever there is, so that everybody gets on. The same holds for all homes
- * while this node itself is short. Who has waited in vain, and a handler at once, is told how much
+ * at a time, which goes whatever there is, so that all progress. The same holds for all homes
+ * while this node itself is short. A caller that has waited in vain, and a handler at once, gets how much
  * that node uses and after how long to try again.
  *
  * A node may have a limit for all of its operations together (queue_limit). An operation takes its
@@ -79,7 +79,7 @@ static void use_credit(struct tide_store *store, struct tide__credit *c, uint32_
     TIDE_ASSERT(c->messages > 0 && c->messages >= messages && c->bytes >= bytes);
 }
 
-/* Lock held: whoever waits first goes first. The wake happens under the lock, without which no
+/* Lock held: the first waiter goes first. The wake happens under the lock, without which no
  * waiter leaves. */
 static void grant_lines(struct tide_store *store, struct tide__credit *c) {
     struct tide__admission_waiter *w;
@@ -125,7 +125,7 @@ static int wait_in_line(struct tide_store *store, struct tide__credit *c, struct
         granted = w->granted;
         if (!granted && code) {
             leave_line(c, w);
-            grant_lines(store, c); /* who stood behind a large one may fit */
+            grant_lines(store, c); /* a waiter behind a large one may fit */
         } else if (granted && code) {
             TIDE_SOMETIMES(granted_when_it_had_left);
             give(store, c, w->messages, w->bytes);
@@ -158,7 +158,7 @@ void tide__admission_granted(struct tide_store *store, uint16_t home, uint64_t g
     struct tide__admission *a = &store->admission;
     tide_lock(&a->lock);
     struct tide__credit *c = credit_of(a, home);
-    if (c) { /* else nothing was ever under way there */
+    if (c) { /* else nothing was ever in flight there */
         c->withheld = UINT64_MAX - grant;
         if (!TIDE_MUTANT(memory_grant_unheard)) {
             grant_lines(store, c);

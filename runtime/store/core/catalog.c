@@ -9,15 +9,15 @@
  *   --TABLE_DONE--> controller --answer--> creator
  *
  * A table that is dropped goes in two rounds as well (table_drop.c): CLOSE, and when nothing of it is
- * under way at any node, DROP. Then its place may be given to another table, under the next life.
+ * in flight at any node, DROP. Then its place may be given to another table, under the next life.
  *
- *   who wants it --DROP_TABLE (call)--> controller --DROP stage--> all --DROPPED stage--> controller
+ *   requester --DROP_TABLE (call)-->  controller --DROP stage--> all --DROPPED stage--> controller
  *
  * A change of a table that stands (its learning rate) goes in one round, TABLE ready=1 with the new value.
  *
- * A table and every change of its map are recorded (tide_net_record) before anybody hears of them.
+ * A table and every change of its map are recorded (tide_net_record) before they are announced.
  * A controller that was started again, or a member that becomes it, reads them back and goes
- * through both rounds anew with every table: nodes that have it say so. One that commands no more
+ * through both rounds anew with every table: nodes that have it say so. One that leads no more
  * forgets them.
  */
 #include "store/core/catalog.h"
@@ -176,7 +176,7 @@ static void start_drop(struct tide_store *store, struct tide__catalog_entry *ent
 }
 
 static void answer_callers(struct tide__catalog_entry *entry) {
-    const bool gone = entry->phase == TIDE__CATALOG_GONE; /* who waits is of a drop */
+    const bool gone = entry->phase == TIDE__CATALOG_GONE; /* waiters are of a drop */
     for (struct tide__caller **at = &entry->callers; *at;) {
         struct tide__caller *caller = *at;
         if (!gone && !bit(entry->has, tide_address_node(caller->from))) {
@@ -231,7 +231,7 @@ static void release_entries(struct tide__catalog *catalog) {
     catalog->last_place = 0;
 }
 
-/* Whoever waits for a table asks again where the next controller is. */
+/* Waiters for a table retry at the next controller. */
 static void step_down(struct tide_store *store) {
     struct tide__catalog *catalog = store->catalog;
     for (struct tide__catalog_entry *e = catalog->entries; e; e = e->next) {
@@ -267,7 +267,7 @@ static int load(struct tide_store *store) {
     return code;
 }
 
-/* Both rounds with every table, and what was under way when the former controller ended. */
+/* Both rounds with every table, and what was pending when the former controller ended. */
 static void begin(struct tide_store *store) {
     for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
         if (e->phase == TIDE__CATALOG_PREPARE) {
@@ -364,7 +364,7 @@ struct tide__catalog_entry *tide__catalog_entry_of(const struct tide_store *stor
     return entry;
 }
 
-/* A new table may be handed out, a change told. */
+/* A new table may be handed out, a change announced. */
 static void recorded(void *arg, int code) {
     struct recording r = *(struct recording *)arg;
     tide_free(arg);
@@ -659,7 +659,7 @@ int tide__catalog_table(struct tide_store *store, struct tide__incoming *in) {
         return 0;
     }
     struct tide_table *table = tide__table_by_id(store, m->table);
-    if (!table) { /* who joins takes what is there */
+    if (!table) { /* a joiner takes what is there */
         code = ready ? 0 : tide__memory_admit_table_here(store, &options);
         code = code ? code
                     : install(store, m->table, &options, m->version, m->homes.at, m->versions.at,
@@ -671,7 +671,7 @@ int tide__catalog_table(struct tide_store *store, struct tide__incoming *in) {
     }
     if (table && ready && !atomic_load_explicit(&table->ready, memory_order_relaxed)) {
         TIDE__EACH_TECHNIQUE(store, table_ready, table);
-    } else if (table && ready && !m->change) { /* a new controller tells of it again, for all nodes have it now */
+    } else if (table && ready && !m->change) { /* a new controller announces it again, for all nodes have it now */
         TIDE__EACH_TECHNIQUE(store, table_again, table);
     }
     if (table && ready) {
@@ -703,7 +703,7 @@ int tide__catalog_synced(struct tide_store *store, struct tide__incoming *in) {
     return 0;
 }
 
-/* A node could not make the table: nobody gets it. */
+/* A node could not make the table: no node gets it. */
 static void refuse(struct tide_store *store, struct tide__catalog_entry *entry, uint16_t node, int code,
                    const struct tide__array *why) {
     char name[96], text[640], cap[24];

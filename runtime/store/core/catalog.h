@@ -9,9 +9,9 @@ enum tide__catalog_phase {
     TIDE__CATALOG_PREPARE, /* nodes make the table */
     TIDE__CATALOG_COMMIT,  /* nodes let it be found */
     TIDE__CATALOG_READY,
-    TIDE__CATALOG_CHANGE, /* of a table that all nodes have, something else is recorded, then told */
+    TIDE__CATALOG_CHANGE, /* of a table that all nodes have, something else is recorded, then announced */
     TIDE__CATALOG_CLOSE,  /* it is being dropped: nodes let nothing new begin (table_drop.c) */
-    TIDE__CATALOG_DROP,   /* nothing of it is under way: nodes free it */
+    TIDE__CATALOG_DROP,   /* nothing of it is in flight: nodes free it */
     TIDE__CATALOG_GONE,   /* its place is free for another life */
 };
 
@@ -34,8 +34,8 @@ struct tide__catalog_entry {
     bool tell;        /* all nodes are to hear the map, once it is recorded */
     uint16_t homes[TIDE_SLOT_COUNT];
     uint32_t versions[TIDE_SLOT_COUNT];
-    uint64_t chains[TIDE_SLOT_COUNT];  /* tables with copies: who has them, in order (replica.h) */
-    uint16_t joining[TIDE_SLOT_COUNT]; /* and who is to; 0: nobody */
+    uint64_t chains[TIDE_SLOT_COUNT];  /* tables with copies: their holders, in order (replica.h) */
+    uint16_t joining[TIDE_SLOT_COUNT]; /* and the joiner; 0: none */
     uint8_t settling[TIDE_SLOT_COUNT]; /* enum tide__settling */
     struct tide__caller *callers;      /* of CREATE, until their node has the table; of a change, a drop */
     uint32_t waiting_count;
@@ -72,7 +72,7 @@ static inline bool tide__catalog_has(const struct tide__catalog_entry *entry, ui
     return entry->has[node / 8] >> (node % 8) & 1;
 }
 
-/* Something of a table in phase READY has changed: it is recorded, then told to all nodes, then the caller is
+/* Something of a table in phase READY has changed: it is recorded, then sent to all nodes, then the caller is
  * answered. A code: nothing was done. */
 int tide__catalog_change(struct tide_store *store, struct tide__catalog_entry *entry,
                          const struct tide_message *message);
@@ -90,7 +90,7 @@ void tide__catalog_write(const struct tide__catalog_entry *entry, struct tide_wr
 int tide__catalog_read(struct tide__catalog_entry *entry, const struct tide_control_pair *pair);
 /* Hands out what has been recorded since. */
 void tide__catalog_resume(struct tide_store *store);
-/* This node commands, perhaps since now: what was recorded of tables and moves is here. False: not,
+/* This node leads, perhaps since now: what was recorded of tables and moves is here. False: not,
  * not yet, or no more: then it is forgotten. The store actor alone. */
 bool tide__catalog_commands(struct tide_store *store);
 

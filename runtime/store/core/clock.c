@@ -1,9 +1,9 @@
 /* Clocks of the workers of a domain and of the node: a registry under a lock that is held for a few
  * instructions.
  *
- * `changed` runs outside that lock but one at a time, because whoever is told sends messages whose
+ * `changed` runs outside that lock but one at a time, because its callee sends messages whose
  * order must be the order of the clocks. The fiber that finds another one at it does not wait: it
- * leaves the news, and the other goes on with it before it stops. */
+ * leaves the change, and the other handles it before it stops. */
 #include "store/core/clock.h"
 
 #include "store/core/node_store.h"
@@ -70,7 +70,7 @@ static void update(struct tide__clocks *c) {
 static void tell(struct tide__run *domain) {
     struct tide__clocks *c = domain->clocks;
     tide_lock(&c->lock);
-    if (c->telling) { /* whoever tells looks again */
+    if (c->telling) { /* the announcer looks again */
         tide_unlock(&c->lock);
         return;
     }
@@ -190,7 +190,7 @@ int tide_worker_begin_in(struct tide_node *node, uint32_t run, uint32_t number, 
         .local = {.end = worker_end}, .store = store, .domain = domain, .number = number, .clock = clock};
     tide_lock(&c->lock);
     if (c->watches && c->told != TIDE_NO_CLOCK && worker->clock < c->told) {
-        worker->clock = c->told; /* others, who wait for it, were told since the watches answered */
+        worker->clock = c->told; /* others, which wait for it, were notified since the watches answered */
     }
     struct tide__worker **at = &c->first;
     while (*at && (*at)->number <= number) {
@@ -270,7 +270,7 @@ int tide_clock(void) {
             w->interval_ended(w->arg, worker);
         }
     }
-    while (!count_clock(c, worker)) { /* a cut is about to be told to all nodes: two round trips */
+    while (!count_clock(c, worker)) { /* a cut is about to be sent to all nodes: two round trips */
         int code = tide_sleep(GATE_NS);
         if (code) {
             return code;

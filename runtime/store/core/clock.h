@@ -1,7 +1,7 @@
 /*
  * Runs, as a store knows them, and clocks of workers.
  *
- * A run is a number that is never given again (0: whoever named none). Its tables count against its
+ * A run is a number that is never given again (0: callers that named none). Its tables count against its
  * own budget of memory. A domain of clocks is a run, too: its workers wait for each other and for
  * nobody else's, and only tables that name it have its clocks.
  *
@@ -15,7 +15,7 @@
 #include "base/budget.h"
 #include "store/core/store.h"
 
-#define TIDE_NO_CLOCK UINT32_MAX /* no worker; as the clock of a node: it holds nobody up */
+#define TIDE_NO_CLOCK UINT32_MAX /* no worker; as the clock of a node: it delays no other */
 
 struct tide__clocks;
 struct tide__sync;
@@ -35,7 +35,7 @@ struct tide__run *tide__run_hold(struct tide_store *store, uint32_t number);
 void tide__run_release(struct tide__run *run); /* any thread */
 /* Of that number, or NULL. It stays while the I/O thread, which alone may ask, is at its message. */
 struct tide__run *tide__run_find(struct tide_store *store, uint64_t number);
-/* The runs that nobody holds go; I/O thread. */
+/* Unheld runs are freed; I/O thread. */
 void tide__runs_sweep(struct tide_store *store);
 /* The table is of these runs from now on, and its memory counts there; sets its `domain`, `owner` and
  * `budget`. ENOMEM. */
@@ -103,7 +103,7 @@ struct tide__worker *tide__worker_current(void);
 struct tide__worker *tide__worker_of(const struct tide_table *table);
 /*
  * The stamp of what the calling fiber pushes to the table: TIDE_NO_CLOCK for the tables of another
- * domain. Those of none are stamped by whoever pushes: a cut by the clocks of one domain has all that
+ * domain. Those of none are stamped by the pusher: a cut by the clocks of one domain has all that
  * its workers pushed before, and of others' pushes each or not.
  */
 uint32_t tide__push_stamp(const struct tide_table *table);

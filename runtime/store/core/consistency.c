@@ -30,7 +30,7 @@ static bool number(const char *text, const char *unit, uint32_t most, uint32_t *
     return value <= most && strcmp(end, unit) == 0;
 }
 
-/* A bound of values, and how it goes on with the clocks. */
+/* A bound of values, and how it changes with the clocks. */
 static bool value(const char *text, struct tide_consistency *out) {
     char *end;
     if (text[0] < '0' || text[0] > '9') {

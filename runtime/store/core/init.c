@@ -1,5 +1,5 @@
 /*
- * Initial rows. A pure function of (options, key): the same on every node, so a row that nobody
+ * Initial rows. A pure function of (options, key): the same on every node, so a row that no node
  * pushed to need not be stored, and where a key lives never shows in its value. Element j comes
  * from word j mod 4 of the Philox block (seed, key, j / 4). Normal values by Box and Muller (1958)
  * in double precision, rounded once.

@@ -9,7 +9,7 @@
  *
  * One key in TIDE__HEAT_ONE_IN is noted, at random distances, so that no rhythm of the access pattern
  * hides a key. Counters are space-saving (Metwally et al., ICDT 2005, section 3) in sets of eight keys,
- * which needs neither heap nor lists: whoever is not counted takes the place of the least counted of
+ * which needs neither heap nor lists: an uncounted key takes the place of the least counted of
  * its set and inherits its count as doubt. Every TIDE__HEAT_HALVE samples all counters are
  * halved, so that keys that were hot once cool down.
  */

@@ -1,9 +1,9 @@
 /*
- * The learning rate of a table whose rule has one. It may change while workers go on: the controller records
- * the new one with the table, tells all nodes (catalog.c), and answers when all take their steps by it. A node
+ * The learning rate of a table whose rule has one. It may change while workers continue: the controller records
+ * the new one with the table, notifies all nodes (catalog.c), and answers when all take their steps by it. A node
  * that joins, and a controller that takes over, get it with the table.
  *
- *   who wants it --SET_RATE (call)--> controller --TABLE ready=1--> all --TABLE_DONE--> controller
+ *   requester --SET_RATE (call)-->  controller --TABLE ready=1--> all --TABLE_DONE--> controller
  */
 #include "store/core/learning_rate.h"
 #include "store/rows/rules.h"

@@ -3,7 +3,7 @@
  * keys and messages and the time they took by node. Policies that place slots judge servers by it.
  *
  * For tests and examples with servers of different speed a key may be made to take longer: the
- * thread then does nothing else for that time, as if the processor were somebody else's. It is taken
+ * thread then does nothing else for that time, as if the processor were another process's. It is taken
  * in portions, because a thread cannot sleep for microseconds; what it slept too long counts too.
  */
 #include "store/core/load.h"

@@ -1,5 +1,5 @@
 /*
- * For each of some keys, a set of nodes: who has copies of a row (subscribe.c), who intends to use
+ * For each of some keys, a set of nodes: those with copies of a row (subscribe.c), those that intend to use
  * one (interest.c). Open addressing; a key is there as long as its record has memory for nodes. No
  * locks.
  */

@@ -61,11 +61,11 @@ struct tide_store {
     struct tide__catalog *catalog; /* controller */
     struct tide__moves *moves;
     struct tide__generation *generation; /* node_part.c: being written; NULL: none */
-    uint32_t cut_sequence;               /* of the newest generation that this node was told of */
+    uint32_t cut_sequence;               /* of the newest generation that was announced to this node */
     uint64_t cut_last;                   /* id of the last one it wrote; 0: none */
     bool leaving;                        /* this node: localizes nothing any more */
-    bool drained;                        /* and told the controller that it owns nothing of others */
-    uint64_t commander;                  /* term of the controller that was told */
+    bool drained;                        /* and reported to the controller that it owns nothing of others */
+    uint64_t commander;                  /* term of the controller that was notified */
     struct tide__drain *drain;           /* drain.c; NULL: it has not begun to look */
     int64_t serve_debt;                  /* ns that are still to be taken; below 0: too many were */
 };
@@ -88,7 +88,7 @@ static inline uint16_t tide__store_self(struct tide_store *store) {
     return TIDE_LIKELY(self) ? (uint16_t)self : tide__store_learn_self(store);
 }
 bool tide__store_is_controller(struct tide_store *store);
-/* The store actor, which alone may send and set timers, is to look at the members, at who commands,
+/* The store actor, which alone may send and set timers, is to look at the members, at the controller,
  * and at what was recorded. Any thread. */
 void tide__store_look(struct tide_store *store);
 void tide__store_look_at(struct tide_store *store, uint16_t member); /* 0: all */

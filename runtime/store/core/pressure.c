@@ -1,13 +1,13 @@
 /*
  * What a node does about its memory budget (base/budget.h). The store actor looks at it from time to
- * time: sums up what waits in queues, tells peers what it grants them, and by its tier
+ * time: sums up what waits in queues, announces its grants to peers, and by its tier
  *
  *   tight   grants one operation at a time, to others and to itself;
  *   narrow  localizes nothing; the controller gives it no slots and no copies, homes send none;
  *   full    makes no more rows; gives the checkpoint up that is being written;
  *   over    takes no more members, if it is the controller.
  *
- * A grant is a tenth of the cap, shared by all other members, so that what they may have under way
+ * A grant is a tenth of the cap, shared by all other members, so that what they may have in flight
  * together is known before any of it comes. A run's budget on the node is a part of it, with a cap of
  * its own. Rows are counted as they are made. A push that would
  * make too many is refused whole, before anything of it was done; what cannot be refused (rows that
@@ -73,7 +73,7 @@ int tide__memory_told(int code) {
 
 /* ---- rows ---- */
 
-/* Bytes that a push to the key would ask for: at home, and nobody ever touched it. */
+/* Bytes that a push to the key would ask for: at home, and never touched. */
 static uint64_t growth(struct tide_table *table, uint64_t key, uint32_t mask, uint64_t *rows) {
     const uint32_t number = tide__slot_of(table, key);
     struct tide__slot *slot = &table->slots[number];
@@ -88,7 +88,7 @@ static uint64_t growth(struct tide_table *table, uint64_t key, uint32_t mask, ui
         if (code == TIDE__FOUND) {
             tide__word_unlock(word, old);
         } else if (code == TIDE_EBUSY) {
-            return 0; /* somebody works on it: it has a row */
+            return 0; /* it is in use: it has a row */
         }
         index = 2 * sizeof(struct tide__entry);
     } else {

@@ -1,4 +1,4 @@
-/* The node's memory budget: what it refuses, and what other nodes tell of theirs (pressure.c). */
+/* The node's memory budget: what it rejects, and what other nodes report of theirs (pressure.c). */
 #ifndef TIDE_STORE_PRESSURE_H
 #define TIDE_STORE_PRESSURE_H
 

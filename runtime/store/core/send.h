@@ -7,11 +7,11 @@
 
 /*
  * Sends to a store actor; tail may be NULL (*shares*). When it fails:
- *   a worker's call       hears of it, and takes back what it had noted
+ *   a worker's call       gets the error, and takes back what it had noted
  *   a handler, or a fiber or a lock's holder that says so (TIDE_MEMORY_VITAL)
  *                         has memory up to 1 MiB, or its process ends; clocked.c ends it above, too.
  *                         So it may ignore the code: what is left are nodes that are gone, of which
- *                         everybody hears (on_member), and answers of more than 1 MiB
+ *                         all are notified (on_member), and answers of more than 1 MiB
  *   a worker that says that a window is half full (async_replication.c)
  *                         need not: the window's timer comes anyway
  */

@@ -16,7 +16,7 @@ struct tide_store;
 
 /* memory_cap: of the node's budget (base/budget.h), 0: none. */
 int tide_store_create(struct tide_system *system, struct tide_net *net, uint64_t memory_cap, struct tide_store **out);
-/* At most so many bytes of this node's operations are under way at one time; 0: no limit. Before the
+/* At most so many bytes of this node's operations are in flight at one time; 0: no limit. Before the
  * node joins. */
 void tide_store_limit(struct tide_store *store, uint64_t bytes);
 /* So many operations and bytes a second may this node ask of others; 0: any number. Before it joins. */
@@ -44,7 +44,7 @@ size_t tide_store_tables(struct tide_store *store, struct tide_table **out, size
 void tide_table_homes(struct tide_table *table, uint32_t *counts, size_t limit, uint64_t *version);
 /* Has the controller handed this (joined) node all tables that exist? Any thread. */
 bool tide_store_synced(struct tide_store *store);
-/* Gives up an operation whose caller is being ended: nothing is written to its rows any more.
+/* Abandons an operation whose caller is being ended: nothing is written to its rows any more.
  * Instead of a wait. */
 void tide_ticket_abandon(struct tide_ticket *ticket);
 /* "PULL" for the first element of a message to the store actor; NULL: unknown (message.c). */

@@ -1,6 +1,6 @@
 /*
  * Tables of a node: their objects, options, look-up and statistics; the store itself. A table lives
- * until it is dropped (table_drop.c) and nobody holds it any more, or the store ends. How all nodes
+ * until it is dropped (table_drop.c) and no holder is left, or the store ends. How all nodes
  * come to have the same tables: catalog.c.
  */
 #include "store/core/send.h"

@@ -30,7 +30,7 @@ enum {
 #define TIDE__AWAITED 0x20000u     /* home, but the rows are still at the old home: every operation waits */
 #define TIDE__OWN_HOLD 0x40000u    /* fence: operations of this node wait in the store actor */
 #define TIDE__WORKER_HOLD 0x80000u /* workers hand operations to the store actor instead of routing them */
-#define TIDE__LOST 0x100000u       /* tables with copies: the home died, and nobody is left who has the rows */
+#define TIDE__LOST 0x100000u       /* tables with copies: the home died, and no node has the rows */
 #define TIDE__CLOSED 0x200000u     /* home, until what it forwarded has come to owners (slot_send.c) */
 #define TIDE__FOR_WORKER (TIDE__MINE | TIDE__AWAITED | TIDE__WORKER_HOLD)
 #define TIDE__FOR_OWN (TIDE__MINE | TIDE__AWAITED | TIDE__OWN_HOLD)
@@ -144,7 +144,7 @@ struct tide_table {
     struct tide__locations *locations;    /* relocating tables: location_cache.h; NULL: nothing to remember */
 
     _Atomic(struct tide__intents *) intents;  /* intent.h; NULL: no worker has had one */
-    struct tide__node_sets *interest;         /* intent.h, home; I/O; NULL: nobody has had one */
+    struct tide__node_sets *interest;         /* intent.h, home; I/O; NULL: none yet */
     atomic_uint made_or_subscribed;           /* hot_keys.h; orders the two by being written by both */
     _Atomic(struct tide__hot_table *) shared; /* hot_keys.h; NULL: no key has ever had copies */
 

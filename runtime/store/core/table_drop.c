@@ -1,18 +1,18 @@
 /*
  * Tables that go: what nodes do; catalog.c has the controller's side.
  *
- *   CLOSE  the table has no name any more and takes no new operations. What is under way ends as
+ *   CLOSE  the table has no name any more and takes no new operations. What is in flight ends as
  *          always: rows arrive, copies acknowledge, parts leave; what still waits after a while
- *          fails. A node answers when nothing of the table is under way at it
+ *          fails. A node answers when nothing of the table is in flight at it
  *   DROP   when all have answered: the table is taken out of the list, and freed when no thread
- *          looks at what it found there and nobody holds it
+ *          looks at what it found there and no holder is left
  *
  * What is said of it later finds nothing: an id has a life, which is never given again, so it does
  * not touch a later table in the same place. Operations that come late are answered ENOENT.
  *
- * Who uses tables without holding them, on other threads than the I/O thread, does so between
+ * Other threads than the I/O thread use tables without holding them only between
  * tide__tables_enter and _leave. They count in the epoch that they entered in; an epoch begins when
- * the last but one has no readers left. So two epochs after a table was taken out, nobody has it.
+ * the last but one has no readers left. So two epochs after a table was taken out, no thread has it.
  */
 #include "store/core/send.h"
 #include "store/core/table_drop.h"
@@ -27,7 +27,7 @@ struct tide__dropping {
     uint64_t since;
     uint32_t epoch;        /* when it was taken out */
     bool quiet;            /* and the controller knows */
-    bool out, unreachable; /* of the list; and of everybody's hands but those who hold it */
+    bool out, unreachable; /* of the list; and for all but its holders */
 };
 
 #define FAIL_NS TIDE_SECOND
@@ -49,7 +49,7 @@ void tide__tables_leave(struct tide_store *store, unsigned entered) {
     atomic_fetch_sub_explicit(&store->table_readers[entered], 1, memory_order_release);
 }
 
-/* Begins one if nobody is left of the last but one. */
+/* Begins one if the last but one has no readers. */
 static void next_epoch(struct tide_store *store) {
     const unsigned epoch = atomic_load(&store->table_epoch);
     (void)atomic_fetch_add(&store->table_epoch, 0); /* behind what was taken out: one of the two sees the other */
@@ -65,7 +65,7 @@ void tide_table_release(struct tide_table *table) {
     }
 }
 
-/* ---- is anything under way? ---- */
+/* ---- is anything in flight? ---- */
 
 static bool is_stalled(const struct tide_store *store, const struct tide_table *table) {
     const struct tide__job *job = store->stalled;
@@ -164,7 +164,7 @@ static void free_table(struct tide_store *store, struct tide__dropping *d) {
 static bool advance(struct tide_store *store, struct tide__dropping *d, uint64_t now) {
     struct tide_table *table = d->table;
     if ((!d->quiet || d->unreachable) && now - d->since > FAIL_NS) {
-        /* when unreachable: begun as it was closed, and answered by nobody */
+        /* when unreachable: begun as it was closed, and never answered */
         TIDE_SOMETIMES(drop_ends_what_waits);
         TIDE__EACH_TECHNIQUE(store, table_give_up, table);
     }
@@ -236,7 +236,7 @@ void tide__drop_release(struct tide_store *store) {
     }
 }
 
-/* ---- who asks ---- */
+/* ---- requesters ---- */
 
 int tide_table_drop(struct tide_node *node, const char *name) {
     struct tide_store *store = tide_store_of(node);

@@ -13,7 +13,7 @@ static inline void tide__table_hold(struct tide_table *table) {
  * of them is freed meanwhile. */
 unsigned tide__tables_enter(struct tide_store *store);
 void tide__tables_leave(struct tide_store *store, unsigned entered);
-/* What is dropped goes on. When to look again, in ns; 0: there is nothing to drop. I/O thread. */
+/* Continues drops. When to look again, in ns; 0: there is nothing to drop. I/O thread. */
 uint64_t tide__drop_advance(struct tide_store *store);
 /* A table that was dropped and is not freed yet: its name; NULL: there is none. */
 const char *tide__drop_unfinished(const struct tide_store *store);

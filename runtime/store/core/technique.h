@@ -46,11 +46,11 @@ struct tide__technique {
     /* ---- the store ---- */
     int (*create)(struct tide_store *store);
     void (*destroy)(struct tide_store *store); /* after all tables */
-    void (*run_ends)(struct tide__run *run);   /* nobody holds it, nor finds it: it is freed */
+    void (*run_ends)(struct tide__run *run);   /* it is unheld and not found any more: it is freed */
     /* The state of a member is new; then, when all techniques know: what follows for slots. */
     void (*member)(struct tide_store *store, const struct tide_member *member);
     void (*settle)(struct tide_store *store, const struct tide_member *member);
-    /* Members were looked at; or another controller commands, who has not heard what was said before. */
+    /* The membership view changed, or a new controller took over and has none of the earlier notifications. */
     void (*news)(struct tide_store *store);
     void (*commander)(struct tide_store *store);
     bool (*timer)(struct tide_store *store, uint64_t id); /* false: another's */
@@ -58,9 +58,9 @@ struct tide__technique {
     /* Called after each message and timer. Returns after how many ns it is to be called again; 0: not by itself. */
     uint64_t (*rest)(struct tide_store *store);
     void (*relieve)(struct tide_store *store); /* memory is full */
-    /* This node leaves: true when nothing of others is here. `offer`: owners may be told again. */
+    /* This node leaves: true when nothing of others is here. `offer`: owners may be notified again. */
     bool (*leave)(struct tide_store *store, bool offer);
-    /* Controller: a node has joined, and has been told of all tables. */
+    /* Controller: a node has joined, and has been sent all tables. */
     void (*welcome)(struct tide_store *store, uint16_t node);
 
     /* ---- a table ---- */
@@ -72,17 +72,17 @@ struct tide__technique {
     void (*table_again)(struct tide_table *table);      /* and another controller says so */
     void (*table_ends)(struct tide_table *table);       /* it is closed; maybe called again */
     bool (*table_ended)(struct tide_table *table);      /* what table_ends asked for is done */
-    bool (*table_idle)(const struct tide_table *table); /* and nothing of it is under way here */
+    bool (*table_idle)(const struct tide_table *table); /* and nothing of it is in flight here */
     void (*table_give_up)(struct tide_table *table);    /* what nothing ends fails */
-    void (*table_leave)(struct tide_store *store);      /* before one is freed: nobody is at it */
+    void (*table_leave)(struct tide_store *store);      /* before one is freed: it is unused */
     void (*table_stats)(struct tide_table *table, struct tide_table_stats *out); /* any thread */
 
     /* ---- slots ---- */
     void (*routes_changed)(struct tide_table *table); /* some have new homes */
-    /* This node was told of new homes; `count` slots, unaligned u32. */
+    /* This node was notified of new homes; `count` slots, unaligned u32. */
     void (*homes_told)(struct tide_table *table, const uint8_t *slots, size_t count);
     bool (*slots_settle)(struct tide_table *table); /* true: something still goes by old homes */
-    void (*advance)(struct tide_store *store);      /* slots move: what waited for that goes on */
+    void (*advance)(struct tide_store *store);      /* slots move: what waited for that continues */
     /* To another home: before its route changes; its rows in place of the plain way; they have gone. */
     void (*slot_leaves)(struct tide_table *table, uint32_t slot, uint16_t to);
     int (*slot_left)(struct tide_table *table, uint32_t slot, uint16_t to);
@@ -92,18 +92,18 @@ struct tide__technique {
 
     /* ---- the controller ---- */
     void (*choose_copies)(struct tide__catalog_entry *entry, const uint16_t *nodes, size_t count);
-    int (*plan_load)(struct tide_store *store);    /* what was under way, from the record */
-    void (*plan_begin)(struct tide_store *store);  /* this node commands from now on */
+    int (*plan_load)(struct tide_store *store);    /* what was pending, from the record */
+    void (*plan_begin)(struct tide_store *store);  /* this node leads from now on */
     void (*plan_resume)(struct tide_store *store); /* something was recorded */
     void (*plan_copies)(struct tide_store *store); /* before slots are planned */
     void (*plan_advance)(struct tide_store *store);
-    void (*plan_release)(struct tide_store *store);                   /* another one commands */
+    void (*plan_release)(struct tide_store *store);                   /* another one leads */
     bool (*plan_has)(const struct tide_store *store, uint32_t table); /* slots are on the move */
     /* A member that leaves still has copies, or copies to make. */
     bool (*plan_busy)(struct tide_store *store, const struct tide__catalog_entry *entry, uint16_t node);
 };
 /* Calls a hook of all techniques that have it: first to last; or last to first, as they are destroyed and as
- * they hear of members. */
+ * they are notified of members. */
 #define TIDE__EACH_TECHNIQUE(store, hook, ...)                                                                         \
     for (size_t each_ = 0; (store)->techniques[each_]; each_++) {                                                      \
         if ((store)->techniques[each_]->hook) {                                                                        \
@@ -148,7 +148,7 @@ struct tide__operations {
     /* All rows of a slot go to another home, or become initial ones. NULL: as in a plain table. */
     int (*slot_send)(struct tide_table *table, uint32_t slot, uint16_t to);
     void (*slot_clear)(struct tide_table *table, uint32_t slot);
-    /* A slot has a new home: nobody waits any more for an answer from a former one; own operations may
+    /* A slot has a new home: no operation waits any more for an answer from a former one; own operations may
      * run again; and what the calls before decided goes out. */
     void (*slot_settled)(struct tide_table *table, uint32_t slot);
     void (*slot_opens)(struct tide_table *table, uint32_t slot);
@@ -163,13 +163,13 @@ static inline struct tide__hot_table *tide__hot_of(struct tide_table *table) {
 /* Hot keys: copies on the nodes that use them (hot_keys.h). */
 struct tide__hot_operations {
     /* ---- any thread ---- */
-    /* A worker's pull or push: what copies have is done, the rest is done as ever. */
+    /* A worker's pull or push: what copies have is done, the rest as without copies. */
     int (*operate)(struct tide_table *table, struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket,
                    bool wait);
     bool (*read)(struct tide_table *table, uint64_t key, float *out); /* false: no copy to read */
     bool (*stays)(struct tide_table *table, uint64_t key);            /* not to be localized */
     /* A row of this node changes, or leaves; its word is locked. `changer`: the node whose copy has
-     * the change already, 0: nobody's. */
+     * the change already, 0: none. */
     void (*changed)(struct tide_table *table, uint64_t key, uint16_t changer);
     /* ---- I/O thread 0 ---- */
     int (*subscribe)(const struct tide__job *job);              /* all keys that are served here */

@@ -14,7 +14,7 @@ struct tide__tiered {
     /* any thread */
     atomic_uint rows_most; /* in memory: a new row waits until there are fewer */
     atomic_uint rows_wake; /* from so many on rows are frozen */
-    atomic_bool woken;     /* the store actor has been told, and has not looked yet */
+    atomic_bool woken;     /* the store actor has been notified, and has not looked yet */
     void (*wake)(struct tide_table *table);
     /* I/O thread */
     bool opening;     /* the disk thread looks at the directory */
