@@ -20,7 +20,7 @@
 enum { STORE_MESSAGES_MAX = 1 << 20, STORE_BYTES_MAX = 1 << 30 };
 
 /* In the order in which they end their turns. Of members they hear in the opposite one: what lies on a dead
- * node is counted before slots move, and rows are given up after. */
+ * node is counted before slots move, and rows are released after. */
 static const struct tide__technique *const techniques[] = {
     &tide__plain,      &tide__tiering,  &tide__relocating, &tide__slots,     &tide__checkpoints,
     &tide__replicated, &tide__hot_keys, &tide__clocked,    &tide__forgetful, NULL};

@@ -319,7 +319,7 @@ static struct answer *begin_push(struct service *s, const struct tide_message *m
         answer_code(m->from, m->call, a->code, a->code ? tide_error_name(a->code) : NULL);
         return NULL;
     }
-    if (a->pending && a->sequence < q->sequence) { /* one that the client has given up */
+    if (a->pending && a->sequence < q->sequence) { /* one that the client has abandoned */
         (void)tide_answer_error(m->from, m->call, TIDE_EBUSY, "an earlier push of this client is not done");
         return NULL;
     }
@@ -364,7 +364,7 @@ static bool is_here(struct tide_table *table, unsigned verb, const uint64_t *key
     return true;
 }
 
-/* Is this node the home of all keys, also of slots whose rows are still on their way to it? */
+/* Is this node the home of all keys, also of slots whose rows are still in flight to it? */
 static int check_homes(const struct tide_table *table, const uint64_t *keys, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (!(tide__route_of(table, tide__slot_of(table, keys[i])) & TIDE__FOR_FOREIGN)) {
@@ -392,7 +392,7 @@ static void operation_free(struct operation *op) {
     tide_free(op);
 }
 
-/* A home that died is no death of the row service: who waits learns that rows are lost. */
+/* A home that died is no death of the row service: waiters learn that rows are lost. */
 static int told_code(int code) {
     return code == TIDE_EDIED || code == TIDE_EUNREACHABLE ? TIDE_ELOST : code;
 }

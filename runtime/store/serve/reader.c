@@ -25,7 +25,7 @@ struct tide__reader {
     char name[64];
     struct tide_lock lock; /* of `now` */
     struct version *now;
-    /* who refreshes */
+    /* the one that refreshes */
     uint64_t loaded, read;
 };
 

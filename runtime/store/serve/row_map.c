@@ -14,7 +14,7 @@ struct tide__row_map *tide__row_map_create(uint32_t width) {
 }
 
 void tide__row_map_unref(struct tide__row_map *map) {
-    /* acq_rel: whoever frees it comes after all others */
+    /* acq_rel: the one that frees it comes after all others */
     if (map && atomic_fetch_sub_explicit(&map->refs, 1, memory_order_acq_rel) == 1) {
         tide_free(map->keys);
         tide_free(map->at);
