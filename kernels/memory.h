@@ -1,6 +1,6 @@
 /*
  * Devices with memory of their own. Operands of their operations, update rules and norms lie there;
- * work is put into a queue and runs in its order, while the host goes on. A queue belongs to one
+ * work is put into a queue and runs in its order, while the host continues. A queue belongs to one
  * thread at a time. The queue NULL is for callers that have none: what is asked of it comes after
  * everything queued before, in any queue, and is done when the call returns.
  *

@@ -154,7 +154,7 @@ struct tide_work {
 /* Every operand counts as if it were of `element` bytes. */
 struct tide_work tide_op_work(enum tide_op_code code, const struct tide_op_call *call, size_t element);
 /* 0; EINVAL: a label or id outside its range, with the row in the error slot. A device with memory
- * of its own returns when the work is queued, and its queue's finish tells of such errors. */
+ * of its own returns when the work is queued, and its queue's finish returns such errors. */
 typedef int (*tide_op_function)(const struct tide_op_call *call);
 
 /* ---- update rules, over flat arrays ---- */

@@ -295,7 +295,7 @@ static void pin(struct search *f, int number, double value) {
     f->x[number] = f->low[number] = f->high[number] = value;
 }
 
-struct seen { /* what the rows tell of */
+struct seen { /* what the rows cover */
     bool batches, far, near, many;
     double pass_mean;
 };

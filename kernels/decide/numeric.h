@@ -27,7 +27,7 @@ int tide_fit_least_squares(const double *a, const double *y, size_t rows, size_t
  * chapter 23. */
 int tide_fit_nonnegative(const double *a, const double *y, size_t rows, size_t columns, double *c);
 
-/* Residuals of parameters p; negative: give up. */
+/* Residuals of parameters p; negative: abort. */
 typedef int (*tide_residuals)(void *arg, const double *p, double *r);
 struct tide_fit_problem {
     tide_residuals residuals;
@@ -43,10 +43,10 @@ int tide_fit_bounded(const struct tide_fit_problem *problem, double *p, double *
 
 /* ---- lines.c ---- */
 /* seconds = at + per * units of one subject, both >= 0, from samples that come one at a time.
- * Zeroed = nothing known; kept_at may be set to what somebody else had learned. */
+ * Zeroed = nothing known; kept_at may be set to what another instance had learned. */
 struct tide_line_seen {
     double at, per; /* the line */
-    double kept_at; /* what `at` was when it could last be told, which takes samples of two sizes */
+    double kept_at; /* the last `at` that could be determined, which takes samples of two sizes */
     double weight, units, seconds, units_units, units_seconds; /* sums; weight 0: no sample yet */
     double last_units, last_seconds;                           /* the newest sample */
     int way; /* how the newest sample was off the line: 1 too long, -1 too short, 0 neither */
@@ -112,7 +112,7 @@ struct tide_throughput_row {
  * what keeps flat directions finite (AdaptDL's). gradient[7] in the order of the struct. */
 int tide_goodput_loss(const struct tide_throughput *perf, const struct tide_throughput_row *rows, size_t count,
                       double *loss, double *gradient);
-/* Projected BFGS. What no row tells of is taken to be free of charge. EINVAL: no row, or one that
+/* Projected BFGS. What no row covers is taken to cost nothing. EINVAL: no row, or one that
  * is not of positive finite numbers. */
 int tide_goodput_fit(const struct tide_throughput_row *rows, size_t count, struct tide_throughput *perf, double *loss);
 /* Seconds of a step. */

@@ -42,7 +42,7 @@ int tide__away_open(struct tide_run *run) {
         return 0;
     }
     away->losses = tide_alloc_aligned(PLACE_BYTES, PLACE_BYTES * (p->loss_count + 1));
-    if (away->losses) { /* pinned: who reads them waits for the step's end alone */
+    if (away->losses) { /* pinned: their reader waits for the step's end alone */
         memset(away->losses, 0, PLACE_BYTES * (p->loss_count + 1));
         away->memory->pin(away->losses, PLACE_BYTES * (p->loss_count + 1));
     }

@@ -286,7 +286,7 @@ static bool collect(const struct uses *u, size_t n, struct assembly *a) {
     return true;
 }
 
-/* Nobody who could be joined with its makers reads it. */
+/* No reader of it could be joined with its makers. */
 static bool read_whole(const struct tide_program *p, uint32_t value) {
     for (size_t n = 0; n < p->node_count; n++) {
         const struct node *node = &p->nodes[n];

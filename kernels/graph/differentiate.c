@@ -433,7 +433,7 @@ static bool arrived(const struct walk *w, const uint32_t *out, size_t count) {
     return any;
 }
 
-/* At a group's last operation everybody who reads its outputs has been visited. */
+/* At a group's last operation all readers of its outputs have been visited. */
 static void visit_group(struct walk *w, size_t n) {
     const struct group group = w->p->groups[w->p->nodes[n].group - 1];
     uint32_t g[TIDE_OP_OUTPUTS], by[TIDE_OP_INPUTS];

@@ -46,7 +46,7 @@ struct value {
     uint32_t gradient;       /* parameters and inputs, once differentiated: the value; NONE: none */
     size_t place;            /* parameters, states: first element */
     struct tide_initial initial;
-    char name[NAME_SIZE]; /* "": a temporary that nobody named */
+    char name[NAME_SIZE]; /* "": an unnamed temporary */
 };
 
 struct node { /* one operation */
@@ -146,7 +146,7 @@ static inline size_t tide__graph_element(const struct value *v, size_t float_siz
 int tide__graph_infer(struct tide_program *p, struct node *node, struct value *outs);
 
 /* ---- vertex.c: programs of vertices ---- */
-/* Tells of every operation which section it is in. EINVAL: nothing is published. */
+/* Sets the section of every operation. EINVAL: nothing is published. */
 int tide__vertex_sections(struct tide_program *p);
 /* The list in the order of sections; what feeds nothing in the loop leaves it. */
 int tide__vertex_order(struct tide_program *p);
@@ -175,10 +175,10 @@ int tide__vertex_kind(struct tide_program *p, struct node *node, struct value *o
 
 /* ---- passes.c: list -> list ---- */
 int tide__graph_evaluation(struct tide_program *p); /* forward alone, as it is evaluated */
-void tide__graph_clean(struct tide_program *p);     /* operations that nobody needs go */
+void tide__graph_clean(struct tide_program *p);     /* removes unused operations */
 void tide__graph_fuse(struct tide_program *p);
 void tide__graph_compact(struct tide_program *p); /* operations without outputs go */
-/* Marks the values that somebody outside of the list reads, or another round of a loop. */
+/* Marks the values that are read outside of the list, or by another round of a loop. */
 void tide__graph_wanted(const struct tide_program *p, bool *wanted);
 
 /* ---- columns.c ---- */

@@ -234,7 +234,7 @@ int tide__levels_lay_out(struct tide_levels *l) {
     return code == 0 ? grow(&l->class_count, &l->class_room, 2 * classes + 1, sizeof(*l->class_count)) : code;
 }
 
-/* Whether vertex v of the forest has the input that classes are told apart by. */
+/* Whether vertex v of the forest has the input that distinguishes classes. */
 static bool has_input(const struct batch *b, size_t v) {
     int key = b->l->want.key;
     if (key < 0) {

@@ -25,7 +25,7 @@ enum tide_list {
 };
 enum { TIDE_LEVELS_NTH = 8, TIDE_LEVELS_INPUTS = 16, TIDE_LEVELS_TABLES = 4 };
 
-/* What of a batch somebody reads. */
+/* What of a batch is read. */
 struct tide_levels_want {
     uint32_t lists;         /* bits 1 << enum tide_list, but for the nths */
     uint32_t nth;           /* so many named children */
@@ -36,7 +36,7 @@ struct tide_levels_want {
         uint32_t columns;
     } inputs[TIDE_LEVELS_INPUTS];
     size_t input_count;
-    int key;           /* the input by which classes are told apart; -1: none */
+    int key;           /* the input that distinguishes classes; -1: none */
     size_t kind_count; /* 0: vertices are all of one */
     char kinds[TIDE_FOREST_KINDS][TIDE_FOREST_NAME];
     /* Tables read by the indices of inputs: these become numbers among the distinct ones. */
@@ -81,7 +81,7 @@ void tide_levels_destroy(struct tide_levels *l);
  * tables keep their numbers. */
 int tide_levels_make(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order, size_t first,
                      size_t count, bool serial, bool piece);
-/* How many samples from the first have room, as `fits` tells of their vertices, edges and the widest
+/* How many samples from the first have room, as `fits` decides by their vertices, edges and the widest
  * round; in O(vertices + edges). EINVAL: as _make. */
 int tide_levels_prefix(struct tide_levels *l, const struct tide_forest *f, const uint32_t *order, size_t first,
                        size_t count, bool serial, bool (*fits)(void *arg, size_t vertices, size_t edges, size_t widest),

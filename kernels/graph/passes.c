@@ -54,7 +54,7 @@ int tide__graph_evaluation(struct tide_program *p) {
 
 /* ---- what is needed ---- */
 
-/* Values that somebody outside of the list reads. */
+/* Values that are read outside of the list. */
 void tide__graph_wanted(const struct tide_program *p, bool *wanted) {
     for (size_t i = 0; i < p->output_count; i++) {
         wanted[p->outputs[i].value] = true;
@@ -191,7 +191,7 @@ static bool can_move_up(const struct fusion *f, size_t r, size_t n) {
     return true;
 }
 
-/* May r move down to n? Then nobody reads its results earlier. */
+/* May r move down to n? Only if none reads its results earlier. */
 static bool can_move_down(const struct fusion *f, size_t r, size_t n) {
     for (size_t k = r + 1; k < n; k++) {
         const struct node *node = &f->p->nodes[k];
@@ -261,7 +261,7 @@ static void join_micros(struct tide_region *made, const struct tide_region *part
     }
 }
 
-/* Outputs of `part` that somebody but x still reads. */
+/* Outputs of `part` that others than x still read. */
 static bool join_outputs(const struct fusion *f, struct node *made, const struct node *part, const struct node *x,
                          const int *of, int before) {
     struct tide_region *region = &made->attributes.region;

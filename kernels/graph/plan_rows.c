@@ -85,7 +85,7 @@ static void find_tails(const struct tide_plan *plan, uint16_t *tail, bool *leaf,
     }
 }
 
-/* Whether nobody reads it but gathers over parents in another round, or but EMBED_DW of an input
+/* Whether it is read only by gathers over parents in another round, or by EMBED_DW of an input
  * (then its number + 1). */
 static bool read_only_by_parents(const struct tide_plan *plan, uint32_t value, uint16_t *input) {
     const struct tide_program *p = plan->program;

@@ -234,7 +234,7 @@ void tide_run_stage(struct tide_run *run, const void *parameters, void *gradient
 int tide_run_bind(struct tide_run *run, const char *input, const void *data);
 /* Instead of a gradient array and an update pass: plain gradient descent inside the product that
  * makes the gradient, w -= rate / count * a^T b. Layers this is not possible for stay as they are;
- * tide_run_folded tells of a parameter. rate 0: off. */
+ * tide_run_folded reports it for a parameter. rate 0: off. */
 void tide_run_fold(struct tide_run *run, double rate);
 /* The most bytes that values of a step may take (what is bound, tables and scratch lie beside them); 0:
  * as many as it needs. A step that needs more fails: ELIMIT. */

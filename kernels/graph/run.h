@@ -6,7 +6,7 @@
 
 struct tide_run;
 
-/* Something the host is told of when the device has come so far. */
+/* An event for the host when the device has come so far. */
 struct notice {
     uint64_t ticket;
     uint32_t layer; /* ready; NONE: the factors of operation `node` */
@@ -31,7 +31,7 @@ struct away {
     double *losses;                /* three a loss, as they were downloaded */
     bool counted;                  /* the first loss's are, of this step */
     struct landing *factors;       /* by operation: its two operands */
-    struct landing output, staged; /* staged: inputs, on their way */
+    struct landing output, staged; /* staged: inputs, in flight */
     char *lists, *pinned;          /* of a batch of graphs: on the device; the host's, pinned */
     size_t list_room;
     struct notice notices[NOTICES_MAX]; /* a ring, in the order they were asked for */

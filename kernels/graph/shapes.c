@@ -450,7 +450,7 @@ int tide__shape_gradient(struct shapes *s) {
     }
 }
 
-/* Rows of x by lists, the first of which tells what the results are rows of. */
+/* Rows of x by lists, the first of which decides what the results are rows of. */
 int tide__shape_lists(struct shapes *s) {
     const struct value *list = s->in[s->node->code == TIDE_OP_GATHER_MAX_DX ? 2 : 1];
     if (s->in[0]->rank != 1 || !s->in[0]->space || list->type != TIDE_VALUE_INDEX) {

@@ -329,7 +329,7 @@ int tide__vertex_as(struct tide_program *p, uint32_t value, enum tide_space spac
     return code;
 }
 
-/* DOWN operations that nobody in the loop needs leave it. */
+/* DOWN operations that are unused in the loop leave it. */
 static int defer(struct tide_program *p) {
     bool *live = tide_alloc_zero(p->value_count, sizeof(*live));
     if (!live) {

@@ -3,9 +3,9 @@
  * negatives are one pool of entities shared by every triple and both sides, so the scores and their
  * gradients are three matrix products, and the gradients of each key are summed and pushed once.
  *
- * Three batches are under way: one whose rows are on their way here, one being computed, one whose
- * gradients are on their way to the owners. Hence rows miss at most the two pushes of this worker
- * that were under way when they were pulled; nothing else waits for the network. Where rows relocate
+ * Three batches are in progress: one whose rows are in flight to here, one being computed, one whose
+ * gradients are in flight to the owners. Hence rows miss at most the two pushes of this worker
+ * that were in flight when they were pulled; nothing else waits for the network. Where rows relocate
  * they are asked for with the pull, a batch ahead, and the push finds them here unless another worker
  * has taken them.
  */
@@ -308,7 +308,7 @@ int kge_train_batches(struct kge_training *training) {
         error = error ? error : tide_transfer_wait(last->pushes, 2);
         error = error ? error : batch_send(&b, slot);
     }
-    /* Whatever is under way ends before its memory goes. */
+    /* Whatever is in flight ends before its memory is freed. */
     for (int i = 0; i < SLOTS; i++) {
         int moved = tide_transfer_wait(b.slots[i].moves, 1), pulled = tide_transfer_wait(b.slots[i].pulls, 2),
             pushed = tide_transfer_wait(b.slots[i].pushes, 2);

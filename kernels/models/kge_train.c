@@ -182,7 +182,7 @@ static int turn_try(struct examples *e, struct turn *turn) {
     return error || !tide_transfer_done(&turn->move) ? error : turn_train(e, turn);
 }
 
-/* Works on those that waited and can go on now. *free: one that does not wait. */
+/* Works on those that waited and can continue now. *free: one that does not wait. */
 static int turns_look(struct examples *e, struct turn **free) {
     int error = 0;
     *free = NULL;
@@ -291,7 +291,7 @@ static int examples_init(struct examples *e, struct kge_training *t) {
     return error;
 }
 
-/* What is under way ends before its memory goes. */
+/* What is in flight ends before its memory is freed. */
 static int examples_end(struct examples *e) {
     int error = 0;
     for (size_t i = 0; i < TURNS; i++) {

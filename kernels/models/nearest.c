@@ -1,6 +1,6 @@
 /*
  * nearest_rows: the keys whose rows point in the direction of one key's row (cosine), for a look at
- * a trained table. Reads the whole table once, in chunks, the next one under way while one is
+ * a trained table. Reads the whole table once, in chunks, the next one in flight while one is
  * compared. Rows of length 0 and rows with a NaN are left out; of equal scores the smaller key
  * comes first.
  */

@@ -1,6 +1,6 @@
 /*
  * What kernels share that pull the distinct rows of a mini-batch once and push what changed: a map
- * from keys to positions in the batch, and transfers that are under way.
+ * from keys to positions in the batch, and transfers that are in flight.
  */
 #ifndef TIDE_KERNEL_ROWS_BATCH_H
 #define TIDE_KERNEL_ROWS_BATCH_H

@@ -4,7 +4,7 @@
  * The text is walked in mini-batches of about a thousand (context, centre) pairs. All draws of a
  * batch are made first, so its distinct rows are known: they are pulled once, the pairs are worked
  * on one after the other in memory, and the differences are pushed once. Three batches are under
- * way, as in kge_batch.c: rows miss at most the two pushes of this worker that were on their way
+ * way, as in kge_batch.c: rows miss at most the two pushes of this worker that were in flight
  * when they were pulled. Negatives are independent draws from the noise distribution, or a
  * sampler's, to which they are announced a batch ahead.
  */
@@ -252,7 +252,7 @@ static int batch_send(struct training *t, struct slot *slot) {
                : tide_transfer_push(&slot->pushes[1], &t->output, slot->output_keys, slot->output_count, slot->outputs);
 }
 
-/* The batch after this one is told of first, so that its negatives are on their way. */
+/* The batch after this one is announced first, so that its negatives are in flight. */
 static int batch_begin(struct training *t, struct slot *slot, struct slot *next) {
     int error = negatives_announce(t, next);
     error = error ? error : batch_fetch(t, slot);
@@ -272,7 +272,7 @@ static int train(struct training *t) {
         error = error ? error : tide_transfer_wait(last->pushes, 2);
         error = error ? error : batch_send(t, slot);
     }
-    for (int i = 0; i < SLOTS; i++) { /* whatever is under way ends before its memory goes */
+    for (int i = 0; i < SLOTS; i++) { /* whatever is in flight ends before its memory is freed */
         int pulled = tide_transfer_wait(t->slots[i].pulls, 2);
         int pushed = tide_transfer_wait(t->slots[i].pushes, 2);
         int drawn = negatives_end(t, &t->slots[i]);

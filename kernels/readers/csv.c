@@ -105,7 +105,7 @@ static int declare_columns(struct tide_csv *csv) {
     return 0;
 }
 
-/* A first line with numbers is a row, if nobody says that it is a header. */
+/* A first line with numbers is a row, unless it is declared a header. */
 static int check_header(const struct tide_csv *csv) {
     for (size_t i = 0; i < csv->end_count; i++) {
         size_t size;

@@ -86,7 +86,7 @@ struct tide_forest_law {
     uint64_t seed;
     uint32_t max;    /* random_trees: of each of two halves of the leaves */
     uint32_t leaves; /* balanced_trees: a power of two; skewed_trees, chains: all; 0: by the law */
-    uint32_t skew;   /* skewed_trees: per cent of merges that go on where the last one was */
+    uint32_t skew;   /* skewed_trees: per cent of merges that continue where the last one was */
 };
 int tide_forest_generate(const struct tide_forest_law *law, struct tide_forest **out);
 

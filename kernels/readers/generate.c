@@ -62,7 +62,7 @@ static uint64_t zipf(const double *law, uint64_t count, uint64_t *state) {
     return low;
 }
 
-/* ---- lines on their way to a sink ---- */
+/* ---- lines written to a sink ---- */
 
 struct output {
     struct tide_sink sink;

@@ -36,8 +36,8 @@ enum { TIDE_LIBSVM_BASE_AUTO = -1 }; /* 0 if an index 0 occurs anywhere, else 1 
 struct tide_libsvm_options {
     int base;         /* TIDE_LIBSVM_BASE_AUTO, 0, 1 */
     uint32_t columns; /* an index beyond is refused; 0: as many as there are */
-    bool classes;     /* labels are names: one that f32 does not hold, or cannot tell from another, is refused */
-    bool tasks;       /* qid is the number of a row's task */
+    bool classes; /* labels are names: one that f32 does not hold, or cannot distinguish from another, is rejected */
+    bool tasks;   /* qid is the number of a row's task */
 };
 
 struct tide_libsvm_reader;

@@ -320,7 +320,7 @@ static bool word_is(struct field word, const char *text) {
     return tide_fields_is(word.at, word.size, text);
 }
 
-/* The next line that is neither a comment nor blank, as words: their number (at most 4 are told
+/* The next line that is neither a comment nor blank, as words: their number (at most 4 are returned
  * apart), 0 at the end. */
 static int next_words(struct matrix_reader *r, struct field words[3]) {
     const char *line;

@@ -1,5 +1,5 @@
 /* NumPy's .npy files, versions 1 to 3, and the zip archives of .npz. Input is foreign: everything is checked, errors
- * say at which byte. Buffers only; whoever has the file does the I/O. Any thread. */
+ * say at which byte. Buffers only; the owner of the file does the I/O. Any thread. */
 #ifndef TIDE_NPY_H
 #define TIDE_NPY_H
 

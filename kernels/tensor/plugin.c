@@ -1,7 +1,7 @@
 /*
  * The CUDA backend as a plugin: a shared object of our own build with one entry. It is refused,
  * with the reason, when its declarations are not those of this program, and left loaded afterwards:
- * a driver's threads may run in it. NULL is an answer, not a failure: the CPU goes on.
+ * a driver's threads may run in it. NULL is an answer, not a failure: the CPU is used.
  */
 #include "kernel.h"
 #include "base/plugin.h"

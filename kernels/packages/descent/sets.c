@@ -1,6 +1,6 @@
 /*
  * Scheduled sets: which variables a round takes, drawn by weight and kept while the changes that
- * are made at the same time, or are under way, cannot spoil one another.
+ * are made at the same time, or are in flight, cannot disturb one another.
  */
 #include "descent.h"
 #include "mutant.h"

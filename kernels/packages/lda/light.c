@@ -10,7 +10,7 @@
  * exact.
  *
  * A frequent word has a row of n_kw. A rare one (section 5's differential storage) has the list of
- * its tokens' topics, a number a token, whoever's documents they are in; its counts are made of it
+ * its tokens' topics, a number a token, in any worker's documents; its counts are made of it
  * in a hash table. What is drawn is the same.
  */
 #include "lda.h"

@@ -103,7 +103,7 @@ static void load(void) {
     blas.core = "";
     blas.config = "CBLAS";
     if (find(library, "openblas_set_num_threads", &set_threads)) {
-        set_threads(1); /* also where somebody else had loaded it */
+        set_threads(1); /* also if another library had loaded it */
     }
     if (find(library, "openblas_get_corename", &text)) {
         const char *better = getenv("OPENBLAS_CORETYPE") ? NULL : better_core(text());

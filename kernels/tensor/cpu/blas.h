@@ -4,7 +4,7 @@
  *
  * It runs single-threaded: Tide's workers are the parallelism. Its core (the set of inner loops) is
  * what the processor has: releases before 0.3.25 take processors they do not know for one without
- * AVX, six times slower, and are told better here. OPENBLAS_CORETYPE in the environment goes first.
+ * AVX, six times slower, and are overridden here. OPENBLAS_CORETYPE in the environment goes first.
  */
 #ifndef TIDE_TENSOR_CPU_BLAS_H
 #define TIDE_TENSOR_CPU_BLAS_H
@@ -25,7 +25,7 @@ struct tide_blas {
                    double *w, double *z, const int *ldz, int *isuppz, double *work, const int *lwork, int *iwork,
                    const int *liwork, int *info, size_t, size_t, size_t);
     const char *config; /* version and build options, in the library's words */
-    const char *core;   /* "Haswell", "SkylakeX", ...; "" where the library cannot tell */
+    const char *core;   /* "Haswell", "SkylakeX", ...; "" if the library does not report it */
 };
 
 /* The library, the same for the life of the process; NULL with an error (TIDE_EUNSUPPORTED) where

@@ -1,6 +1,6 @@
 /*
  * The module's entry: what the device is, its operations by code, and gemm for callers without a
- * queue. `probe` tells why there is no device; then nothing else is called.
+ * queue. `probe` returns why there is no device; then nothing else is called.
  */
 #include "tensor/cuda/gpu.h"
 #include "kernel.h"

@@ -126,7 +126,7 @@ template <int WIDTH> static __global__ void map_kernel(const struct map_call m) 
     }
 }
 
-/* Few registers: more elements a thread, so that more loads are under way. */
+/* Few registers: more elements a thread, so that more loads are in flight. */
 static int launch(struct tide_cuda_queue *queue, const struct map_call *m) {
     const size_t registers = m->region.source_count + m->region.micro_count;
     const size_t one = registers * GPU_THREADS * sizeof(float);

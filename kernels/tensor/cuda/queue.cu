@@ -32,7 +32,7 @@ void tide_cuda_not_updated(void) {
 }
 
 struct tide_cuda_queue *tide_cuda_default_queue(void) {
-    static struct tide_cuda_queue queue; /* stream 0, and a reason that nobody reads */
+    static struct tide_cuda_queue queue; /* stream 0, and an unread reason */
     return &queue;
 }
 

@@ -26,7 +26,7 @@ int tide_cuda_check(struct tide_cuda_queue *queue, cudaError_t error);
 /* After a launch: its error, if there is one. */
 int tide_cuda_launched(struct tide_cuda_queue *queue);
 
-/* An update, which has no queue and returns nothing, did not start: the next finish of any queue tells
+/* An update, which has no queue and returns nothing, did not start: the next finish of any queue returns
  * of it. Any thread. */
 void tide_cuda_not_updated(void);
 

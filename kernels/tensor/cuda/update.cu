@@ -1,5 +1,5 @@
 /* Update rules (operation.h has the formulas) and the norm. One pass over the arrays; a thread
- * takes WIDTH elements, so that more loads are under way. */
+ * takes WIDTH elements, so that more loads are in flight. */
 #include "tensor/cuda/gpu.h"
 
 #include <pthread.h>
