@@ -40,7 +40,7 @@ static void cancelled_hook(lua_State *L, lua_Debug *ar) {
 }
 
 /* lua_sethook is one of the few things that a signal may do to a state of its own thread. A hook is of one Lua thread:
- * the coroutine that runs gets it, and who resumed it when it comes back (resumed). */
+ * the coroutine that runs gets it, and its resumer when it comes back (resumed). */
 void tide__lua_interrupt(struct tide_lua *host) {
     struct tide_lua_fiber *fiber = tide__lua_current(host);
     lua_State *L = fiber->running ? fiber->running : fiber->L;
@@ -60,7 +60,7 @@ static int raise_cancelled(lua_State *L) {
     return lua_error(L);
 }
 
-/* ECANCELED may be what somebody answered. To who is being ended every wait says it. */
+/* ECANCELED may be an answer of another actor. To a fiber that is being ended every wait returns it. */
 static bool is_ending(void) {
     char text[512];
     (void)snprintf(text, sizeof text, "%s", tide_error_message());

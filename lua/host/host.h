@@ -5,7 +5,7 @@
  * A state lives on one OS thread and is run by one or more fibers of one actor. Each fiber has a
  * lua_State thread of its own; they switch only inside blocking C functions. On the control thread the count hook lets
  * other actors run, and other fibers of a script's main and of a console's evaluations. Binding code therefore uses the
- * L it was given, and holds nothing across a blocking call that another fiber may take away.
+ * L it was given, and holds nothing across a blocking call that another fiber may remove.
  *
  * Lua errors unwind by longjmp: a C function that owns memory Lua does not know calls only
  * functions that cannot raise until it has released it.
@@ -50,13 +50,13 @@ struct tide_lua_fiber {
 };
 
 struct tide_lua {
-    struct tide_sandbox *self; /* NULL, and first: tells a host from a sandbox (sandbox.c) */
+    struct tide_sandbox *self; /* NULL, and first: distinguishes a host from a sandbox (sandbox.c) */
     struct tide_node *node;    /* NULL in the program's state while no node runs */
     struct tide_port *port;
     lua_State *L;
     struct tide_fixed_arena *arena;   /* fixed.h; NULL: its memory is the heap's */
     struct tide_lua_fiber *fibers;    /* that have not ended */
-    struct tide_lua_pending *pending; /* asynchronous table operations nobody waited for yet; oldest first */
+    struct tide_lua_pending *pending; /* asynchronous table operations without a wait yet; oldest first */
     struct tide_lua_fiber main;
     struct tide_sandbox *console;           /* of what runs outside of evaluations; NULL: no console */
     size_t memory, memory_peak, memory_max; /* bytes of the state; maximum 0: none */
@@ -91,7 +91,7 @@ int tide__lua_traceback(lua_State *L);
 /* Loads a text chunk (never bytecode). */
 int tide__lua_load(lua_State *L, const char *source, size_t size, const char *chunk);
 
-/* Has coroutine.resume, close and wrap tell which coroutine runs, and bounds how deep they nest. */
+/* Has coroutine.resume, close and wrap report which coroutine runs, and bounds how deep they nest. */
 void tide__lua_guard_coroutines(lua_State *L);
 
 /* ---- state.c ---- */

@@ -134,7 +134,7 @@ static void add_searcher(lua_State *L) {
 
 /* Switches to other work of the thread when this script has used its slice. In virtual time a slice
  * is a number of instructions, so that runs repeat. Fibers of one state rely on nothing happening
- * between two of their waits, so those of other actors go on, and only those. */
+ * between two of their waits, so those of other actors continue, and only those. */
 static void slice_hook(lua_State *L, lua_Debug *ar) {
     (void)ar;
     struct tide_lua *host = tide__lua_host(L);
@@ -186,7 +186,7 @@ static void count(struct tide_lua *host, int64_t change) {
 
 static void *allocate(void *ud, void *memory, size_t old_size, size_t size) {
     struct tide_lua *host = ud;
-    size_t had = memory ? old_size : 0; /* without memory it tells the kind of object */
+    size_t had = memory ? old_size : 0; /* without memory it is the kind of object */
     if (size == 0) {
         count(host, -(int64_t)had);
         tide_free(memory);

@@ -77,7 +77,7 @@ static void *watch(void *arg) {
         struct pollfd fds[2] = {{.fd = 0, .events = POLLIN}, {.fd = e->wake[0], .events = POLLIN}};
         while (poll(fds, 2, -1) < 0 && errno == EINTR) {
         }
-        char bytes[64]; /* signals that came while nobody read: what is left wakes once more */
+        char bytes[64]; /* signals that came without a reader: what is left wakes once more */
         if (fds[1].revents != 0) {
             (void)!read(e->wake[0], bytes, sizeof bytes);
         }
@@ -338,7 +338,7 @@ static int module_open(lua_State *L) {
     atomic_init(&e->closing, false);
     editor = e;
     if (!line_start(e)) {
-        editor = NULL; /* the process gives up: nothing of this is worth untangling */
+        editor = NULL; /* the process aborts: nothing of this is worth untangling */
         return tide__lua_failure(L, tide_fail(TIDE_EIO, "the terminal cannot be used"));
     }
     lua_settop(L, 1);
@@ -360,7 +360,7 @@ static struct line *check_open(lua_State *L) {
     return editor;
 }
 
-/* line.read(prompt[, text]) -> line | false: given up by Ctrl-C | nil: the end of the input */
+/* line.read(prompt[, text]) -> line | false: cancelled by Ctrl-C | nil: the end of the input */
 static int module_read(lua_State *L) {
     struct line *e = check_open(L);
     const char *prompt = luaL_checkstring(L, 1), *text = luaL_optstring(L, 2, NULL);
@@ -428,7 +428,7 @@ static int module_above(lua_State *L) {
     return 0;
 }
 
-/* ---- single keys, for who draws and reads no lines ---- */
+/* ---- single keys, for programs that draw and read no lines ---- */
 
 static struct termios of_terminal;
 static bool by_keys;

@@ -21,7 +21,7 @@ clock_t clock(void) {
 }
 
 #ifdef TIDE_ASAN
-/* A node that crashed in mid-flight leaves what its fibers had allocated: nobody runs to free it. */
+/* A node that crashed in mid-flight leaves what its fibers had allocated: nothing runs to free it. */
 int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void) {
     return tide__simulator_lost_memory();

@@ -144,7 +144,7 @@ static int core_receive(lua_State *L) {
     for (;;) {
         int code = tide_receive(deadline, &m);
         if (code < 0 && tide__lua_resumed(L, code) == TIDE_ETIMEDOUT) {
-            lua_pushnil(L); /* no error: most who set a time do so to look, many times a second */
+            lua_pushnil(L); /* no error: most callers with a time poll, many times a second */
             return 1;
         }
         if (code < 0) {

@@ -1,5 +1,5 @@
 /*
- * Consoles: a Lua actor's state in which strangers' lines are evaluated, each on fibers of its own
+ * Consoles: a Lua actor's state in which untrusted lines are evaluated, each on fibers of its own
  * that can be ended at any instruction. docs/guides/console.md.
  *
  * An evaluation is a userdata that holds the limits (sandbox.h) of all fibers it started. Its hook
@@ -7,7 +7,7 @@
  * over (cancelled, out of time, instructions or memory) it raises at every instruction, so that no
  * pcall, coroutine, metamethod or comparison keeps anything running. What Lua runs without hooks,
  * message handlers of xpcall and finalizers, and what works long in C is replaced or refused by
- * tide__sandbox_bound. The state's other fibers go on.
+ * tide__sandbox_bound. The state's other fibers continue.
  *
  * A console has a maximum of memory of its own, or one together with the other consoles of this
  * process that share theirs. What a console holds it frees at the latest when its actor ends.

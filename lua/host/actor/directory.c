@@ -39,7 +39,7 @@ static int core_disk_room(lua_State *L) {
     return 1;
 }
 
-/* core.sweep_directory(path): takes dead sockets away; true: no process has one there, nor is one on its way */
+/* core.sweep_directory(path): removes dead sockets; true: no process has one there or is about to */
 static int core_sweep_directory(lua_State *L) {
     int code = tide_run_sweep(tide__lua_host(L)->port, luaL_checkstring(L, 1));
     if (code < 0) {
@@ -49,7 +49,7 @@ static int core_sweep_directory(lua_State *L) {
     return 1;
 }
 
-/* A process that holds keys shows nobody its file (tide_port_harden); its name, of up to 15 characters, is there still.
+/* A process that holds keys hides its file (tide_port_harden); its name, of up to 15 characters, is there still.
  */
 static bool hidden_program_of(const char *process, char *out, size_t size) {
     char path[40], name[32] = "";
@@ -64,7 +64,7 @@ static bool hidden_program_of(const char *process, char *out, size_t size) {
     return read;
 }
 
-/* The name of the file that a process runs, which may be gone since; false: it cannot be told. */
+/* The name of the file that a process runs, which may be gone since; false: unknown. */
 static bool program_of(const char *process, char *out, size_t size) {
     static const char gone[] = " (deleted)";
     char path[40], link[1024];

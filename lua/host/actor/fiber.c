@@ -125,7 +125,7 @@ static int core_fiber_wait(lua_State *L) {
 
 static int core_fiber_cancel(lua_State *L) {
     struct tide_lua_fiber *fiber = check_handle(L);
-    fiber->observed = true; /* nobody is surprised by its error */
+    fiber->observed = true; /* its error is expected */
     if (!fiber->done && !fiber->cancelled) {
         fiber->cancelled = true;
         if (fiber->fiber && fiber->fiber != tide_fiber_current()) {
@@ -135,7 +135,7 @@ static int core_fiber_cancel(lua_State *L) {
     return 0;
 }
 
-/* An error that nobody waited for must not vanish. */
+/* An error without a waiter must not be lost. */
 static int handle_collected(lua_State *L) {
     struct tide_lua_fiber *fiber = lua_touserdata(L, 1);
     if (fiber->done && !fiber->observed && fiber->status != LUA_OK && fiber->host->node && !fiber->host->killed) {

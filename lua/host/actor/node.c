@@ -1,5 +1,5 @@
 /*
- * The node of this process: starting, stopping, running a script on it, and what it tells about
+ * The node of this process: starting, stopping, running a script on it, and what it reports about
  * cluster, links and actors. node_start, node_run and node_stop belong to the program's own state,
  * outside of actors.
  */
@@ -528,7 +528,7 @@ static int core_memory(lua_State *L) {
     return 1;
 }
 
-/* {limit_bytes=, bytes=, most_bytes=, waits=} of this node's operations under way; nil without a queue limit */
+/* {limit_bytes=, bytes=, most_bytes=, waits=} of this node's operations in flight; nil without a queue limit */
 static int core_queue(lua_State *L) {
     struct tide_lua *host = tide__lua_host(L);
     struct tide_store *store = host->node ? tide_store_of(host->node) : NULL;
@@ -581,7 +581,7 @@ static int core_slow(lua_State *L) {
     return 1;
 }
 
-/* core.waited(id) -> seconds that this node has had operations under way to that node's store */
+/* core.waited(id) -> seconds that this node has had operations in flight to that node's store */
 static int core_waited(lua_State *L) {
     struct tide_lua *host = tide__lua_host(L);
     lua_Integer id = luaL_checkinteger(L, 1);

@@ -171,7 +171,7 @@ static int core_process(lua_State *L) {
     return code < 0 ? tide__lua_failure(L, code) : 1;
 }
 
-/* core.input_ended(): whether standard input has ended, so whoever started this process has gone */
+/* core.input_ended(): whether standard input has ended, so the parent of this process has gone */
 static int core_input_ended(lua_State *L) {
     lua_pushboolean(L, tide_port_input_ended());
     return 1;

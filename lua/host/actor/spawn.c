@@ -48,7 +48,7 @@ static void actor_release(void *state) {
     }
 }
 
-/* Keeps the value at `index` for whoever waits; what cannot travel is left out. */
+/* Keeps the value at `index` for its waiter; what cannot travel is left out. */
 static void outcome_keep(lua_State *L, int index, struct tide_lua_outcome *outcome) {
     struct tide_writer w;
     tide_writer_init(&w, NULL, 0);
@@ -125,7 +125,7 @@ static int run(struct lua_actor *actor) {
     return code;
 }
 
-/* An error that no other actor and no outcome is told of must not vanish. */
+/* An error that reaches no other actor and no outcome must not be lost. */
 static int actor_run(void *state) {
     struct lua_actor *actor = state;
     char label[64];

@@ -11,7 +11,7 @@ struct tide_lua_operand {
     size_t row_step;  /* elements from a row to the next: 0 for one row */
     size_t step;      /* elements from a column to the next: 0 for one column and for numbers */
     double number;
-    bool whole; /* a number, or as large as the target: rows need not be told apart */
+    bool whole; /* a number, or as large as the target: rows need not be distinguished */
 };
 
 /* The tensor at `index`; raises unless it is f32 or f64. */

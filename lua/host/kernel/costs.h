@@ -14,7 +14,7 @@ struct tide_kernel;
 
 /* Whether computing takes virtual time here: on simulated nodes, not in the script itself. */
 bool tide__costs_count(const struct tide_lua *host);
-/* If so, the calling fiber goes on when its node has computed for so many ns of a node of speed 1.
+/* If so, the calling fiber continues when its node has computed for so many ns of a node of speed 1.
  * ECANCELED, which is for tide__lua_resumed, as this raises nothing. */
 int tide__lua_compute(lua_State *L, double ns);
 /* The same for so much work; raises. */

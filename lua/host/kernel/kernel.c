@@ -58,7 +58,7 @@ static struct tide_rows rows_of(struct tide_table *table) {
         .pull_start = rows_pull_start,
         .push_start = rows_push_start,
         .localize_start = tide_technique_relocates(o->technique)
-                              ? rows_localize_start /* what a kernel draws nobody could intend */
+                              ? rows_localize_start /* what a kernel draws could not be intended */
                               : NULL,
         .add = o->update == TIDE_UPDATE_ADD && o->consistency.model != TIDE_SEQUENTIAL ? rows_add : NULL,
         .wait = rows_wait,
@@ -215,7 +215,7 @@ static int kernel_call(lua_State *L) {
     }
     double rows = data_points(L, results, count);
     tide__costs_end(&watch, kernel->name, rows);
-    /* It ran at once; its caller goes on when it would have ended. */
+    /* It ran at once; its caller continues when it would have ended. */
     (void)tide__lua_resumed(L, tide__lua_compute(L, tide__costs_of(kernel->name, rows)));
     tide_trace_end(traced, kernel->name);
     lua_createtable(L, 0, count);

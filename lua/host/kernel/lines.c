@@ -262,7 +262,7 @@ static void push_metatable(lua_State *L) {
     }
     luaL_setfuncs(L, methods, FIELD_END - 1);
     lua_setfield(L, -2, "__index");
-    lua_pushboolean(L, 0); /* nobody gets at it from a script */
+    lua_pushboolean(L, 0); /* unreachable from a script */
     lua_setfield(L, -2, "__metatable");
 }
 

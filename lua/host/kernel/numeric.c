@@ -15,7 +15,7 @@
 
 enum { ELEMENTS_MAX = 1 << 22 };
 
-/* Whom to charge; NULL in scripts. */
+/* The sandbox to charge; NULL in scripts. */
 static struct tide_sandbox *owner(lua_State *L) {
     return lua_touserdata(L, lua_upvalueindex(1));
 }
@@ -487,7 +487,7 @@ static int k_hysteresis(lua_State *L) {
     return 1;
 }
 
-/* k.rounds(share, received, sizes, capacity) -> {granted size or 0}: who runs in this round so that
+/* k.rounds(share, received, sizes, capacity) -> {granted size or 0}: which jobs run in this round so that
  * time received goes towards the shares: by share / received, greedily until the capacity is used
  * (Narayanan et al., Gavel, section 5) */
 static int k_rounds(lua_State *L) {

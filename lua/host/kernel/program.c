@@ -478,7 +478,7 @@ static int run_stage(lua_State *L) {
             arrays[i] = tide__lua_host_floats(L, 2 + i, own->device, elements);
         }
     }
-    tide_run_stage(own->run, arrays[0], arrays[1]); /* lets go of the old ones first */
+    tide_run_stage(own->run, arrays[0], arrays[1]); /* releases the old ones first */
     for (int i = 0; i < 2; i++) {
         lua_pushvalue(L, 2 + i);
         lua_setiuservalue(L, 1, 6 + i);

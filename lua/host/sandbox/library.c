@@ -686,7 +686,7 @@ int tide__sandbox_environment(lua_State *L) {
     lua_pushvalue(L, 1);
     lua_setfield(L, 1, "_G");
     lua_rawseti(L, LUA_REGISTRYINDEX, LUA_RIDX_GLOBALS);
-    lua_pushnil(L); /* what the libraries left: reachable by nobody, but nobody shall need to know that */
+    lua_pushnil(L); /* what the libraries left: unreachable, but that should not matter */
     lua_setfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
     make_ids(L);
     return 0;

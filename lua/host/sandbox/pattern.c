@@ -249,7 +249,7 @@ static const char *match_least(struct matcher *m, const char *s, const char *p, 
     }
 }
 
-/* One item of a single character with what follows it. *next: where to go on, or NULL when the
+/* One item of a single character with what follows it. *next: where to continue, or NULL when the
  * answer is final. */
 static const char *match_item(struct matcher *m, const char *s, const char *p, const char **next) {
     const char *end = item_end(m, p);
@@ -457,7 +457,7 @@ static int string_match(lua_State *L) {
 
 /* ---- gmatch ---- */
 
-/* upvalues: subject, pattern, where to go on, end of the last match (both as offsets; -1: none) */
+/* upvalues: subject, pattern, where to continue, end of the last match (both as offsets; -1: none) */
 static int gmatch_next(lua_State *L) {
     size_t size, length;
     const char *subject = lua_tolstring(L, lua_upvalueindex(1), &size);

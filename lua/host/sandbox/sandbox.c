@@ -50,7 +50,7 @@ static bool allowed(struct tide_sandbox *s, size_t old_size, size_t size, bool s
 
 static void *allocate(void *ud, void *memory, size_t old_size, size_t size) {
     struct tide_sandbox *s = ud;
-    bool string = !memory && old_size == LUA_TSTRING; /* without memory it tells the kind of object */
+    bool string = !memory && old_size == LUA_TSTRING; /* without memory it is the kind of object */
     size_t had = memory ? old_size : 0;
     if (size == 0) {
         s->memory -= had;
@@ -82,7 +82,7 @@ static void look_at_clock(struct tide_sandbox *s) {
     if (now - s->slice >= SLICE && tide_fiber_current()) {
         int code = tide_yield();
         s->resumed = code < 0 ? code : s->resumed;
-        if (code < 0 && s->self != s && s->over == TIDE_SANDBOX_WITHIN) { /* a console's: nobody looks at it later */
+        if (code < 0 && s->self != s && s->over == TIDE_SANDBOX_WITHIN) { /* a console's: it is not read later */
             s->over = TIDE_SANDBOX_CANCELLED;
         }
         s->slice = tide_port_now(s->port);

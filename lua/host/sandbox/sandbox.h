@@ -1,5 +1,5 @@
 /*
- * A Lua state that a stranger's script cannot break out of, exhaust or make depend on anything but
+ * A Lua state that an untrusted script cannot break out of, exhaust or make depend on anything but
  * its arguments: text only, an allow-listed environment, a memory cap, and a budget of instructions
  * and time that nothing in the script can catch. What policies run in.
  *
@@ -64,7 +64,7 @@ struct tide_sandbox {
 struct tide_sandbox *tide__sandbox_of(lua_State *L);
 /* The count hook: ends a step that is over its budget, gives the thread away after each slice. */
 void tide__sandbox_hook(lua_State *L, lua_Debug *ar);
-/* Adds to what the step has used; raises when that is too much. `s` NULL: nobody counts. */
+/* Adds to what the step has used; raises when that is too much. `s` NULL: not counted. */
 void tide__sandbox_charge(lua_State *L, struct tide_sandbox *s, uint64_t instructions);
 
 /* Compiles text like luaL_loadbufferx, under the limits of `s`: Lua's compiler takes time by the
@@ -91,7 +91,7 @@ void tide__sandbox_open_patterns(lua_State *L);
 /* Pushes the table `k`; its functions charge to `s`. */
 void tide__lua_push_numeric(lua_State *L, struct tide_sandbox *s);
 /* ---- lines.c ---- */
-/* k.lines{forget =, jump =, at =} -> lines; upvalue 1 is whom to charge. lua_CFunction. */
+/* k.lines{forget =, jump =, at =} -> lines; upvalue 1 is the sandbox to charge. lua_CFunction. */
 int tide__k_lines(lua_State *L);
 /* ---- goodput.c ---- */
 /* More functions of `k`, with the same upvalue. */

@@ -91,7 +91,7 @@ static uint32_t hash_seed(const struct tide_fixed_arena *arena) {
 /* Lua's own seed mixes an address of code, which differs between builds of this program. It is a
  * private field (lstate.h, struct global_State: allocator and its argument; four counters; the
  * table of strings; two values; the seed), found by the two pointers before it. Written after
- * lua_newstate has set it and before the first string is hashed. check_seed tells whether this was
+ * lua_newstate has set it and before the first string is hashed. check_seed returns whether this was
  * right. */
 static void replace_seed(struct tide_fixed_arena *arena) {
     enum { WORDS_BEFORE = 2 + 4 + 2 + 2 + 2 };

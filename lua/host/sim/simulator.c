@@ -386,7 +386,7 @@ static bool cut_links(struct fault *f) {
     return true;
 }
 
-/* False: there is nobody it could hit. */
+/* False: there is no node it could hit. */
 static bool fire(struct fault *f) {
     struct tide_sim *sim = world.sim;
     const char *node = f->a[0] != 0 ? f->a : NULL;
@@ -737,7 +737,7 @@ static int core_sim_program(lua_State *L) {
     return 1;
 }
 
-/* core.sim_become(words): this process goes on as `tide-sim WORDS`; returns nil, err if it cannot.
+/* core.sim_become(words): this process continues as `tide-sim WORDS`; returns nil, err if it cannot.
  * Only what is the same everywhere goes along: its name is always `tide`, numbers are computed on
  * one thread, texts are in locale C. */
 static int core_sim_become(lua_State *L) {

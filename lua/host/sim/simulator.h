@@ -2,7 +2,7 @@
  * The simulated world of the program `tide-sim`: one at a time, open between core.sim_open and
  * core.sim_close. While it is open, nodes that start in this process are simulated ones.
  *
- * Nodes are made and taken apart between events only: whoever asks for one from inside (a script's
+ * Nodes are made and taken apart between events only: a request for one from inside (a script's
  * tide.cluster, a fault) leaves a request, which tide__simulator_run handles.
  */
 #ifndef TIDE_LUA_SIMULATOR_H

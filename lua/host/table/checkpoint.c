@@ -110,7 +110,7 @@ static int checkpoint_abort(lua_State *L) {
     return 0;
 }
 
-/* Nobody ended it: the nodes are done with it by now, and its directory is no generation. */
+/* It was not ended: the nodes are done with it by now, and its directory is no generation. */
 static int checkpoint_collected(lua_State *L) {
     struct handle *handle = lua_touserdata(L, 1);
     if (handle->checkpoint) {
@@ -120,7 +120,7 @@ static int checkpoint_collected(lua_State *L) {
     return 0;
 }
 
-/* -> clock of the cut that this worker's domain was told, until the checkpoint is written | nil */
+/* -> clock of the cut that was announced to this worker's domain, until the checkpoint is written | nil */
 static int core_cut_clock(lua_State *L) {
     const uint32_t clock = tide__cut_clock_told();
     if (clock == UINT32_MAX) {

@@ -8,7 +8,7 @@
 
 static const char reader_metatable; /* its address is a registry key */
 
-/* The reader, and who uses it: the handle, and a refresh that another thread makes. */
+/* The reader and its users: the handle, and a refresh that another thread makes. */
 struct shared {
     atomic_uint holders;
     struct tide__reader *reader;
@@ -44,7 +44,7 @@ static void work_run(void *arg) {
     }
 }
 
-/* On the disk's thread, if a node has one, so that lookups go on. */
+/* On the disk's thread, if a node has one, so that lookups continue. */
 static int refresh(lua_State *L, struct shared *shared, const char *dir, const char *table) {
     struct tide_lua *host = tide__lua_host(L);
     struct work *w = tide_alloc_zero(1, sizeof *w);

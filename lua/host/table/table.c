@@ -336,7 +336,7 @@ static int core_table_find(lua_State *L) {
     return 1;
 }
 
-/* core.table_drop(name) -> true | nil, err: it goes on all nodes, with its rows */
+/* core.table_drop(name) -> true | nil, err: it is dropped on all nodes, with its rows */
 static int core_table_drop(lua_State *L) {
     const char *name = luaL_checkstring(L, 1);
     struct tide_lua *host = tide__lua_inside(L);
@@ -371,7 +371,7 @@ static void pending_free(lua_State *L, struct tide_lua *host, struct tide_lua_pe
     tide_free(pending);
 }
 
-/* Frees what is done and wanted by nobody, looking at the oldest few. */
+/* Frees what is done and unused, looking at the oldest few. */
 static void pending_sweep(lua_State *L, struct tide_lua *host) {
     struct tide_lua_pending *pending = host->pending;
     for (int i = 0; i < SWEPT_A_CALL && pending; i++) {
@@ -472,7 +472,7 @@ static int ticket_collected(lua_State *L) {
 }
 
 /* ---- pull and push ----
- * A failure raises: worker code reads as straight-line code, and a push whose result nobody looks
+ * A failure raises: worker code reads as straight-line code, and a push whose result is not looked
  * at must not fail silently. Only ticket:wait() gives nil, err. */
 
 /* Options at `index`: none, or a table of fields that are known. */
