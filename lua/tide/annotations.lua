@@ -39,7 +39,7 @@ local function split_type(rest)
   return rest, ""
 end
 
--- Lines of an annotation that go on in the next one, which is indented, as one line.
+-- Lines of an annotation that continue in the next one, which is indented, as one line.
 local function joined(comment)
   local list = {}
   for _, c in ipairs(comment) do

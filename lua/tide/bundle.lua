@@ -1,5 +1,5 @@
 -- The modules of a script, which travel with it: the driver reads them, every other role gets their text. So no node
--- runs code from its own disk that nobody sent.
+-- runs code from its own disk that was not sent.
 --
 -- What travels is what the driver has loaded, and what `require "name"` with a literal name says in the script and in
 -- those modules, for what only workers load. Tide's own modules and Lua's are everywhere.

@@ -1,7 +1,7 @@
 -- Charts as SVG text: lines and grouped bars, with axes, grid and legend. `tide.chart` in scripts.
 --
 -- A chart is data: {title=, x=label, y=label, series={...}}; several can stand below each other in one picture. Colours
--- are told apart by people who do not tell red from green (Okabe and Ito's).
+-- are distinct for people with red-green blindness (Okabe and Ito's).
 
 local core = require "tide.core"
 

@@ -12,7 +12,7 @@ core.version = "0.1.0"
 function core.run_directory() end        --> path of the directory of this user's clusters, or nil, err
 function core.private_directory(path, make) end --> true, or nil, err: EACCES if others may write there; make: it is made
 function core.program_name() end         --> of the file that this process runs
-function core.sweep_directory(path) end --> removes sockets there that refuse; true: no process has one or is on its way
+function core.sweep_directory(path) end --> removes sockets there that refuse; true: no process has one or is about to
 function core.own_process(pid, program) end --> is it of this user and of a program of that name, default this one's?
 function core.lock(path) end             --> a lock on that file, to be closed, or nil, err: EBUSY
 function core.limit(name) end        --> the value of a limit of runtime/base/limits.def in this process; times are seconds
@@ -36,12 +36,12 @@ function core.actors() end            --> array of {address="1:77", name=,type=,
 function core.rss() end               --> bytes
 function core.machine() end           --> {id=, processors=}: the id is the same on all nodes of a machine; processors that this process may run on, 0: as many as it has threads (simulated)
 function core.memory(run) end         --> {cap_bytes=, used_bytes=, most_bytes=, tier="calm|tight|narrow|full|over", refused=}: the node's memory budget, or that of the run of that number on it; nil without a cap
-function core.queue() end             --> {limit_bytes=, bytes=, most_bytes=, waits=}: this node's operations under way, now and ever, and fibers that had to wait for room; nil without a queue limit
-function core.ends(ids) end           --> true | nil, err: these members are about to end with their cluster: whoever of them goes has left, nobody takes its rows over; suspends until the controller has heard it, a second at most
+function core.queue() end             --> {limit_bytes=, bytes=, most_bytes=, waits=}: this node's operations in flight, now and ever, and fibers that had to wait for room; nil without a queue limit
+function core.ends(ids) end           --> true | nil, err: these members are about to end with their cluster: one that ends has left, no node takes its rows over; suspends until the controller has heard it, a second at most
 function core.leave() end             -- this node hands its slots on and leaves; its entry in members() says when it has
 function core.load() end              --> {messages=, keys=, busy_s=}: what this node's store has done for other nodes
 function core.slow() end              --> {{type=, role="io"|"control", count=, seconds=, longest_s=}, ...}: actors of these types held an I/O thread longer than the limit actor_slow_io, or the control thread longer than actor_slow_control
-function core.waited(id) end          --> seconds that this node has had operations under way to the store of another one
+function core.waited(id) end          --> seconds that this node has had operations in flight to the store of another one
 function core.serve_cost(s) end       -- test aid: each key served to another node takes this node's store so much longer
 
 ---- actors. Addresses are strings "node:id".
@@ -100,7 +100,7 @@ function core.rule_check(spec) end    --> true | nil, err; spec.update as in cor
 function core.table(spec) end         --> handle | nil, err (creates on all nodes or finds)
 function core.table_find(name) end
 function core.tables(waits) end       --> array of {name=, run= its run's number, ...stats}; with `waits` also waits={pull={counts}, push={counts}} as of t:waits()
-function core.table_drop(name) end    --> true | nil, err ; it goes on all nodes, with its rows; suspends
+function core.table_drop(name) end    --> true | nil, err ; it is dropped on all nodes, with its rows; suspends
 function core.control_put(key, value) end --> true | nil, err ; of the controller, keys of job/ runs/ ticket/ seat/; kept when it returns; nil: the key goes
 function core.control_list(prefix) end --> {[key] = value} | nil, err ; of the controller
 function core.tables_forget() end     --> true | nil, err: the names of all tables are free again, once this controller is the only member
@@ -110,7 +110,7 @@ function core.tables_forget() end     --> true | nil, err: the names of all tabl
 -- t:manage(keys, technique[, {nodes={ids}, rate=100, threshold=0, clip=0}]) -> true, raises what fails: the technique of keys, on all nodes; t:technique(key) -> name, has this node a copy;
 -- t:intent(keys, first clock, clock after the last) -> true | nil, err: the calling worker will use them (does not suspend); t:flush() -> true, raises what fails: what was pushed to copies is in the rows;
 -- t:stats().shared, if keys are: {keys=, copies=, hits=, refused=, updates_out=, rows_in=, notices_out=, updates_failed=, clipped=, unsent_mean_ms=, unsent_max_ms=, behind_mean_ms=, behind_max_ms=};
--- t:move(slots, node id) -> true, raises what fails: gives slots (0..4095) to a node, waits until nobody goes by the old homes; t:slot_homes() -> u32 tensor; t:slot_served() -> u64 tensor of keys served to other nodes;
+-- t:move(slots, node id) -> true, raises what fails: gives slots (0..4095) to a node, waits until no node uses the old homes; t:slot_homes() -> u32 tensor; t:slot_served() -> u64 tensor of keys served to other nodes;
 -- t:health() -> {mode="none"|"strict"|"window", under_replicated=slots, lost={slot, ...}, leases="ok"|"lapsed", unreplicated=bytes, lost_updates=pushes} (does not suspend); t:save(path), t:load(path);
 -- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id of the owner, as far as known; t:slot(key) -> 0..4095; t:stats() -> table; t:homes() -> {[node id]=slots}; t:save(path), t:load(path);
 -- t:hottest(n=10) -> {{key=, reads=, writes=, doubt=}, ..}, total: the keys that this node's workers access most, estimated from 1 access in 64 (1,024 counters), and accesses to all keys; merged over nodes by tide.heat;
@@ -226,7 +226,7 @@ function core.harden(secrets) end     --> true | nil, err: no new privileges; se
 function core.input_ended() end       --> has standard input ended?
 function core.process(argv, options) end --> {output=, survive=, input=}; input: a pipe that this process holds; handle: h:pid(), h:signal(n), h:ended() -> nil | {status=, signal=}
 function core.file_read(path) end     --> string | nil, err
-function core.file_write(path, text, own) end --> atomic: temporary, fsync, rename; own: nobody else may read it
+function core.file_write(path, text, own) end --> atomic: temporary, fsync, rename; own: only this user may read it
 function core.mkdir(path, mode) end   -- and those above it; permission bits, default 0777 less the umask; true if it exists
 function core.file_list(path) end
 function core.disk_room(path) end     --> bytes that this user may still write where it lies | nil, err

@@ -196,7 +196,7 @@ local function source_line(where, read)
   return nil
 end
 
----Whether a place is a line of the program's own modules, which tells a user nothing.
+---Whether a place is a line of the program's own modules, which does not help a user.
 ---@param where string
 ---@return boolean
 function errors.is_inside(where)

@@ -33,7 +33,7 @@ function tide.main(f)
   script.main = f
 end
 
----Makes a job: what is trained, by whom, on what. The fields are those of the class `tide.job`.
+---Makes a job: what is trained, on what data, by which code. The fields are those of the class `tide.job`.
 ---@param fields table see tide.job
 ---@return tide.job
 function tide.job(fields) return job.new(fields) end
@@ -191,7 +191,7 @@ function tide.within(time, f)
   return table.unpack(results, 2, results.n)
 end
 
----Lets the calling fiber wait; others go on.
+---Lets the calling fiber wait; others continue.
 ---@param time string|number
 function tide.sleep(time)
   local seconds, why = units.parse_duration(time)

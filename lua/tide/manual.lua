@@ -368,7 +368,7 @@ function manual.definitions()
   }
 end
 
----Functions that scripts can reach and that no text tells of: a list of their names.
+---Functions that scripts can reach and that have no documentation: a list of their names.
 ---@return string[]
 function manual.untold()
   local list = {}

@@ -1,7 +1,7 @@
 -- Actors that serve requests. A request is a message `{op = name, ...}`: a cast, or a call, which gets exactly one
 -- answer.
 --
--- A service has two tables: the *rows* declare each request (who may send it, what fields it has, whether its answer
+-- A service has two tables: the *rows* declare each request (its senders, its fields, whether its answer
 -- takes long), the *answers* are the functions of the same names. For each message the service finds the row, checks
 -- the sender's right and the fields, calls the function, and answers with what it returned. What it raises is answered
 -- as an error with its place. A request without a row, a right that does not suffice, and a field that is missing,
@@ -36,9 +36,9 @@ service.__index = service
 ---@field invoke? fun(f: function, request: table, from: any): any, table? calls a function, with more than those two
 ---@field unknown? fun(name: any): table the error of a request without a row
 ---@field exited? fun(message: table) something that is monitored has ended
----@field stopped? fun(): boolean? the actor is to stop; true: it goes on until a turn ends it. Default: the loop ends
+---@field stopped? fun(): boolean? the actor is to stop; true: it continues until a turn ends it. Default: the loop ends
 ---@field route? fun(message: table): tide.service? the service that serves this message, if it is another one
----@field failed? fun(request: any, err: table, message: table) of a cast, which has nobody to be answered
+---@field failed? fun(request: any, err: table, message: table) of a cast, which has no caller to be answered
 
 ---What a function returns that answers later, by service.answer.
 service.LATER = {}
@@ -131,7 +131,7 @@ end
 ---@return {bytes: integer, actors: integer}
 function service.bytes()
   collectgarbage()
-  collectgarbage() -- what finalizers have let go
+  collectgarbage() -- what finalizers have released
   return {bytes = collectgarbage "count" * 1024 // 1, actors = #core.actors()}
 end
 

@@ -1,12 +1,12 @@
 -- Streams: what one actor produces, numbered, for readers in other actors that ask for it.
 --
 -- A reader asks for what comes behind a number. It is answered at once if there is something, else when there is: with
--- items and the number of the last one, which its next request names. So nothing is sent that nobody has asked for, and
+-- items and the number of the last one, which its next request names. So nothing is sent without a request, and
 -- what travels takes the credit of the link as every answer does. A reader that asks again, since an answer was lost,
 -- names the same number and misses nothing.
 --
 -- A stream is bounded. Of what is too much the oldest items go, unless `shed` chooses others, and a reader that had not
--- had them is told how many. Items that its only reader has had go with its next request (`once`).
+-- had them gets their number. Items that its only reader has had go with its next request (`once`).
 --
 -- docs/internals/stream.md is the guide.
 local core = require "tide.core"
@@ -25,7 +25,7 @@ stream.__index = stream
 
 ---@class tide.stream.options
 ---@field items_max? integer (256)
----@field bytes_max? integer of the sizes that `put` is told; default: no limit
+---@field bytes_max? integer of the sizes given to `put`; default: no limit
 ---@field once? boolean|fun() it has one reader, which has each item once; a function: called when it has had the last
 ---@field shed? fun(self: tide.stream) makes room by self:drop(number)
 ---@field with? fun(answer: {items: any[], last: integer}) adds to each answer before it is sent
@@ -134,7 +134,7 @@ function stream:forget(address)
   end
 end
 
----Nothing follows: readers are told so when they have had the last item.
+---Nothing follows: readers are notified when they have had the last item.
 function stream:close()
   self.closed = true
   serve(self)

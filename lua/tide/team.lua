@@ -1,13 +1,13 @@
--- Workers that solve one problem together by sums over all of them: who is there, what each has to do, and how they
--- go on when one dies, leaves or comes. Shared by tide.descent and tide.multitask.
+-- Workers that solve one problem together by sums over all of them: the members, their parts, and how they
+-- continue when one dies, leaves or joins. Shared by tide.descent and tide.multitask.
 --
 -- What is worked on is a part with a state that is the same on all. A round begins in the same state everywhere and
 -- ends with sums, which are the same bits everywhere. When a worker is lost in mid-round, some have finished the
--- round and others have not: all meet, take the state of one that came furthest, divide the work anew, and go on from
--- there.
+-- round and others have not: all meet, take the state of one that came furthest, divide the work anew, and continue
+-- from there.
 --
--- Before a report all meet, so that nobody waits in a report for workers that wait elsewhere; and behind it, since
--- there workers join and leave. When all meet they tell how fast they are: where equal pieces make a round take far
+-- Before a report all meet, so that no worker waits in a report for workers that wait elsewhere; and behind it, since
+-- there workers join and leave. When all meet they exchange their speeds: where equal pieces make a round take far
 -- longer than it need, the work is divided anew, by speed.
 --
 -- A job with checkpoints stores its part before every report, keeps the little that is not in tables in w.state, and
@@ -20,7 +20,7 @@ local script = require "tide.script"
 ---@class tide.team.part
 ---@field round integer grows with every round; the same on all
 ---@field due table|nil {alike = table, fields? = table, last = boolean}: a report is to be made
----@field state fun(self): table what another worker has to know to go on, as it travels
+---@field state fun(self): table what another worker has to know to continue, as it travels
 ---@field adopt fun(self, state: table)
 ---@field divide fun(self) the work, among team.size workers (by team.shares); rebuilds what only this worker has
 ---@field advance fun(self) rounds until a report is due
@@ -41,11 +41,11 @@ local team = {}
 team.__index = team
 
 local LOST <const> = setmetatable({}, {__tostring = function() return "a worker was lost" end})
-local WORTH <const> = 1.5 -- times longer than by speed: equal pieces are given up
+local WORTH <const> = 1.5 -- times longer than by speed: equal pieces are abandoned
 local TIMES <const> = 3 -- measurements; the fastest counts, so that a moment's delay does not
 local LEAST_S <const> = 1e-4 -- what takes less is not measured
 local REST <const>, REST_DOUBLES <const> = 2, 6 -- looks without a deal after one, twice as many after each
-local LONG_S <const> = 1e-3 -- and where nobody's piece takes longer, equal ones are kept
+local LONG_S <const> = 1e-3 -- and where no piece takes longer, equal ones are kept
 
 ---The workers of a job, as each of them sees the others; all make one.
 ---@param w tide.worker
@@ -84,14 +84,14 @@ local function look(self, told)
   return speeds, slowest * all
 end
 
----What each is to have, by the speeds that all have told, where that is worth it; the same on all. Speeds change with
+---What each is to have, by the reported speeds, where that is worth it; the same on all. Speeds change with
 ---what else a machine does: so it takes two looks in a row, whose mean counts, and after a deal the next one is the
 ---further off the more there were.
 ---@param told table[] by index, of team:speed()
 ---@return boolean whether the work is to be divided anew
 function team:balance(told)
   for i = 1, self.size do
-    if not told[i] then return false end -- somebody does not know yet
+    if not told[i] then return false end -- one speed is not known yet
   end
   self.measured, self.fastest = 0, nil
   if self.resting > 0 then
@@ -143,7 +143,7 @@ local function received(value, lost)
   return value
 end
 
----The sum of everybody's tensor, the same bits on all; the tensor itself where one worker is alone.
+---The sum of all workers' tensors, the same bits on all; the tensor itself where one worker is alone.
 ---@param tag string
 ---@param tensor table f64
 function team:sum(tag, tensor)
@@ -153,7 +153,7 @@ function team:sum(tag, tensor)
   return received(sum, lost)
 end
 
----Everybody's value, by index.
+---The values of all, by index.
 ---@param tag string
 ---@return any[]
 function team:gather(tag, value)
@@ -165,8 +165,8 @@ function team:gather(tag, value)
   return list
 end
 
----Begins to gather; the others go on meanwhile.
----@return fun(): any[] waits, gives everybody's values by index
+---Begins to gather; the others continue meanwhile.
+---@return fun(): any[] waits, returns the values of all by index
 function team:begin_gather(tag, value)
   if self.size == 1 then return function() return {value} end end
   local ticket <const>, lost = self.peers:gather(tag, value, {async = true})
@@ -211,7 +211,7 @@ function team:piece(count, shares, index)
   return math.tointeger(first + 1), math.tointeger(count * to // all - first)
 end
 
----All have the same data, or it is an error that names one who has not.
+---All have the same data, or it is an error that names one that has not.
 local function compare(self, told)
   for i, theirs in ipairs(told) do
     if theirs.digest ~= told[1].digest then
@@ -232,7 +232,7 @@ local function agree(self, part)
     rounds[i] = theirs.round
     if rounds[i] > rounds[newest] then newest = i end
   end
-  if rounds[newest] == 0 then return end -- nobody has begun
+  if rounds[newest] == 0 then return end -- none has begun
   local same = true
   for _, round in ipairs(rounds) do same = same and round == rounds[newest] end
   if same then return end

@@ -57,7 +57,7 @@ context.__index = context
 
 local pipe_closed <const> = {} -- raised when the reader of stdout went away
 
--- What nobody replaced comes from the process.
+-- Fields that were not replaced come from the process.
 local function default_environment(given)
   local env = {}
   for k, v in pairs(given or {}) do env[k] = v end

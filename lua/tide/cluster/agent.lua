@@ -1,5 +1,5 @@
--- The agent of a node: an actor registered as "agent" that loads runs, starts their workers and tells how the node is.
--- It serves calls of any member and never waits for anything but its mailbox.
+-- The agent of a node: an actor registered as "agent" that loads runs, starts their workers and reports the node's
+-- state. It serves calls of any member and never waits for anything but its mailbox.
 local core = require "tide.core"
 local errors = require "tide.errors"
 local heat = require "tide.show.hot_keys"
@@ -30,7 +30,7 @@ ops["run.memory"] = function(request) return core.memory(math.tointeger(request.
 for name, look in pairs(node_status.ops) do ops[name] = look end
 
 ---What this node's store has done for others, in all and by slot of the named tables, and how long its own workers
----had something under way to each other store: {tables={names}, slots=bool, homes={ids}}.
+---had something in flight to each other store: {tables={names}, slots=bool, homes={ids}}.
 function ops.served(request)
   local answer = core.load()
   answer.now = core.now()
@@ -70,7 +70,7 @@ function ops.staleness(request)
   return answer
 end
 
----A placement policy wants keys here: {table=, keys=}. It is advice: what fails is told by the access itself.
+---A placement policy requests keys here: {table=, keys=}. It is advice: failures appear at the access itself.
 function ops.localize(request)
   local handle = core.table_find(request.table)
   if handle then core.fiber(function() handle:localize(request.keys) end) end
@@ -225,7 +225,7 @@ ops["member.start"] = function(request, message)
   return {address = address}
 end
 
----Ends a member that was told to stop and does not: {address=}.
+---Ends a member that was asked to stop and does not: {address=}.
 ops["member.stop"] = function(request)
   for id, m in pairs(state.members) do
     if m.address == request.address then
@@ -357,7 +357,7 @@ ops["console.open"] = function(request, message)
     return nil, script.error("T0801", ("session %s has role %s on this node"):format(id:sub(1, 8), known.role))
   end
   local own = state.consoles[id]
-  if known then -- who knows its name is its owner, come back
+  if known then -- the caller with its name is its owner, come back
     own.owners[node_of(message.from)] = true
     core.send(own.address, {op = "console.owner", from = message.from}, "answer")
   end

@@ -43,7 +43,7 @@ function client.resolve(wanted)
 end
 
 ---Makes this process a client of a cluster: it sees members and may call their actors.
----Who comes and goes meanwhile is told if `verbose`.
+---Members that join and leave meanwhile are printed if `verbose`.
 ---@param o {cluster?: string, endpoint?: string, keys?: string, timeout_s?: number, verbose?: boolean}
 ---@return true|nil, table? err
 function client.attach(o)

@@ -22,11 +22,11 @@ local HOT_KEYS <const> = 20
 ---@class tide.snapshot
 ---@field schema "tide.snapshot/1"
 ---@field time number seconds since 1970
----@field now number monotonic seconds of who asked
+---@field now number monotonic seconds of the requester
 ---@field cluster string
 ---@field view integer version of the membership
 ---@field nodes tide.snapshot.node[] by id
----@field runs tide.run_figures[] that go on, oldest first
+---@field runs tide.run_figures[] of active runs, oldest first
 ---@field hot? table<string, tide.hot_key[]> by table, if it was asked for
 
 ---@class tide.snapshot.node: tide.node_figures
@@ -35,7 +35,7 @@ local HOT_KEYS <const> = 20
 ---@field state string of the member
 ---@field up boolean whether it answered
 ---@field trip_s? number from the question to the answer
----@field asked_wall? number of who asked, in the middle between them
+---@field asked_wall? number of the requester, in the middle between them
 ---@field has_store boolean
 ---@field workers integer
 
@@ -135,7 +135,7 @@ function collect.here(o)
   return snapshot
 end
 
----The same for who is attached as a client and is no actor: commands.
+---The same for an attached client that is no actor: commands.
 ---@param o? {hot?: boolean}
 ---@return tide.snapshot|nil, tide.error? err
 function collect.ask(o)

@@ -22,7 +22,7 @@ function share.parse(value)
     help = "write 0.3 or \"30%\"; 2% is the least, 100% means no limit"})
 end
 
--- The helper ends; the process goes on at full speed.
+-- The helper ends; the process continues at full speed.
 local function let_go()
   local helper <const> = state.helper
   state.helper = nil

@@ -7,7 +7,7 @@ local detached = {}
 
 local function shell_quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
 
----Starts this program, its output in `log`, whose last line tells the exit code.
+---Starts this program, its output in `log`, whose last line has the exit code.
 ---@param log string
 ---@param ... string its words
 ---@return integer|nil session

@@ -1,6 +1,6 @@
 -- The directory of a cluster of `tide up`: where the cluster is, and which processes it has. It is called as the
--- cluster and lies, with mode 0700, under $XDG_RUNTIME_DIR/tide or /tmp/tide-<uid>: who can write there could pose as a
--- node, so it is used only if it is this user's alone.
+-- cluster and lies, with mode 0700, under $XDG_RUNTIME_DIR/tide or /tmp/tide-<uid>: a process that can write there
+-- could pose as a node, so it is used only if it is this user's alone.
 local core = require "tide.core"
 local errors = require "tide.errors"
 
@@ -130,7 +130,7 @@ function directory.own_pid()
   return math.tointeger((read_text("/proc/self/stat") or "0"):match("^(%d+)")) or 0
 end
 
----What tells this process from all others, of other machines and other times too.
+---An identity of this process among all others, of other machines and other times too.
 ---@return string mark
 function directory.process_mark()
   local pid <const> = directory.own_pid()

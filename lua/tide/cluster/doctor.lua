@@ -46,7 +46,7 @@ local function limit_of(name)
   return tonumber(soft)
 end
 
--- Where Tide writes without being told: sockets and logs of clusters, histories of runs, the console's lines.
+-- Where Tide writes by default: sockets and logs of clusters, histories of runs, the console's lines.
 local function places(o)
   local list = {o.directory or "."}
   local run <const> = core.run_directory()

@@ -1,4 +1,4 @@
--- Clusters that a script started grow and shrink while runs go on: nodes that hold rows come and leave in order.
+-- Clusters that a script started grow and shrink during runs: nodes that hold rows join and leave in order.
 -- Methods of tide.cluster, which gives what they need of it.
 local checks = require "tide.checks"
 local children = require "tide.cluster.children"
@@ -31,8 +31,8 @@ local function holders(self, name)
   return count
 end
 
----Starts one more node. Without workers it holds rows; slots go there when somebody moves them (table:move,
----placement policies). With workers it holds none, and they join the runs that go on at the next report of all.
+---Starts one more node. Without workers it holds rows; slots go there when they are moved (table:move,
+---placement policies). With workers it holds none, and they join the active runs at the next report of all.
 ---@param name? string default: s1, s2, ... or, with workers, n1, n2, ... whichever is free first
 ---@param workers? integer
 ---@return string name
@@ -84,7 +84,7 @@ function cluster:drain(name)
   self:let_leave(name, index)
 end
 
----Tells a node to leave and waits until it has.
+---Asks a node to leave and waits until it has.
 ---@param name string
 ---@param index integer of its entry in self.children
 ---@package
@@ -123,7 +123,7 @@ function cluster:vacate(name)
   end
 end
 
----Adds or drains nodes without workers until `count` hold rows for the others. Somebody has to hold them.
+---Adds or drains nodes without workers until `count` hold rows for the others. One has to hold them.
 ---@param count integer
 function cluster:set_servers(count)
   count = checks.whole("cluster:set_servers", "the number of servers", count, 0)

@@ -1,7 +1,7 @@
 -- What happened in a cluster, for people: nodes, controllers and slots by the runtime, runs by their controllers.
 --
 -- Every node keeps the newest events that it saw (core.events). A run's controller lives in the driver's process, which
--- may end at any time, so it tells the agents of up to three nodes of the run; whoever asks takes what several nodes
+-- may end at any time, so it notifies the agents of up to three nodes of the run; a reader takes what several nodes
 -- say of the same thing as one.
 local core = require "tide.core"
 local errors = require "tide.errors"
@@ -53,7 +53,7 @@ local function tell(controller, kind, text)
   end
 end
 
----An event of a run, as its controller tells it to the driver.
+---An event of a run, as its controller sends it to the driver.
 ---@param controller table of tide.controller
 ---@param event table
 function events.of_run(controller, event)
@@ -71,7 +71,7 @@ function events.of_policy(controller, verb, answer)
   end
 end
 
----One list of what several nodes told, oldest first.
+---One list of the events of several nodes, oldest first.
 ---@param answers table[] {node=, events={{number=, time=, kind=, text=}, ..}}
 ---@return table[] rows {time=, kind=, node=, text=}: the node that saw it first
 function events.merge(answers)

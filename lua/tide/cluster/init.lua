@@ -97,7 +97,7 @@ local function start_controllers(self, count)
   end
 end
 
----Until one of them commands: a run that begins then does not depend on its driver for decisions.
+---Until one of them leads: a run that begins then does not depend on its driver for decisions.
 local function share_control(count)
   local ok, err = core.replicate(count)
   if not ok then
@@ -116,7 +116,7 @@ local function share_control(count)
   end
 end
 
----This node may be the one that commands next: then it keeps the runs.
+---This node may be the next controller: then it keeps the runs.
 local function keep_runs(self)
   while not self.closed do
     require("tide.cluster.runs").keep()
@@ -130,10 +130,10 @@ end
 ---  memory?: string|integer, rate?: {operations?: integer, bytes?: string|integer}, controllers?: integer,
 ---  silence?: string|number}
 ---  servers: so many nodes of their own hold the rows (s1, s2, ...), and the nodes of workers none: their loss then
----  costs no rows; queue_limit: "64MiB", what each node may have under way of its workers' operations;
+---  costs no rows; queue_limit: "64MiB", what each node may have in flight of its workers' operations;
 ---  memory: "2GiB", what each node may hold of tables and queues; rate: what each node may ask of others in a second;
 ---  controllers: 3 or 5 nodes, this one and c1, c2, ..., hold what the controller decides, and when it ends another
----  one goes on; silence: "10s" or seconds that a node may give no sign of life before it is declared dead (10 s;
+---  one continues; silence: "10s" or seconds that a node may give no sign of life before it is declared dead (10 s;
 ---  0.8 s where it is on this machine and its process cannot be looked at)
 ---@return table cluster to be closed
 ---@package
@@ -234,17 +234,17 @@ for _, part in ipairs {"elastic", "provisioned"} do
   for name, method in pairs(require("tide.cluster." .. part).methods) do cluster[name] = method end
 end
 
----Whether runs wait for their slots here, and may get others while they go on.
+---Whether runs wait for their slots here, and may get others later.
 ---@return boolean
 function cluster:is_shared() return self.context.attached or self.scheduled or false end
 
 local SCHEDULE_FIELDS <const> = {params = true, guard = true, nodes = true, force = true}
 
 ---Lets a policy of the kind `scheduling` decide how many slots each run of this cluster has, from now on and while they
----go on; another one takes its place when it is called again. Without a policy they are given out in the order of
+---continue; another one takes its place when it is called again. Without a policy they are given out in the order of
 ---submission.
 ---@param policy string|table|false a shipped name, a path, {policy=, params=}; false: none any more
----@param o? {params?: table, guard?: table, nodes?: tide.scheduler.pool} nodes: they come and go as the policy wishes
+---@param o? {params?: table, guard?: table, nodes?: tide.scheduler.pool} nodes: the policy adds and removes them
 ---@return true
 function cluster:schedule(policy, o)
   o = o or {}
@@ -303,7 +303,7 @@ end
 ---@return tide.group to be closed
 function cluster:group(class, arguments, o) return require("tide.run.actors").spawn(self, class, arguments, o) end
 
----Runs of this cluster, whoever started them, oldest first.
+---Runs of this cluster, of all users, oldest first.
 ---@param o? {job?: string, state?: string, all?: boolean} all: ended ones too
 ---@return tide.remote_run[]
 function cluster.runs(_, o) return require("tide.run.remote").list(o) end
@@ -333,7 +333,7 @@ function cluster.snapshot(_, o)
   return require("tide.cluster.collect").here(o)
 end
 
----What holds up each run that goes on, by what happens in so much time from now: docs/guides/metrics.md.
+---The bottleneck of each active run, by what happens in so much time from now: docs/guides/metrics.md.
 ---@param time? string|number default "2s"
 ---@return tide.finding[]
 function cluster.slowest(_, time)
@@ -345,7 +345,7 @@ function cluster.slowest(_, time)
   return require("tide.show.slowest").of(before, collect.here {hot = true})
 end
 
----Writes all tables to a directory while workers go on.
+---Writes all tables to a directory while workers continue.
 ---@param o string|{dir: string, cut?: "clock"|"fuzzy", keep?: integer}
 ---@return table info {generation, clock, cut, full, rows, bytes, took_s}
 function cluster.checkpoint(_, o)

@@ -21,7 +21,7 @@ local OPERATIONS <const> = {pull = true, push = true}
 ---  messages: integer, refused: integer, handling_s: number}[] by type
 ---@field tables table[] counters of core.tables with `waits` = {pull = counts, push = counts} and `open` = {pull =
 ---  seconds, push = seconds}, which workers wait at this moment
----@field waited table<string, number> seconds that something was under way to the store of a member, by its id
+---@field waited table<string, number> seconds that something was in flight to the store of a member, by its id
 ---@field left_out? {tables: integer, links: integer}
 
 local function file_text(path)

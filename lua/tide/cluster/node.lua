@@ -1,4 +1,4 @@
--- Body of `tide node`: a process that is one node of a cluster, until it is told to end.
+-- Body of `tide node`: a process that is one node of a cluster, until it is asked to end.
 local children = require "tide.cluster.children"
 local core = require "tide.core"
 local directory = require "tide.cluster.directory"
@@ -15,7 +15,7 @@ local function complain(err)
   return errors.exit(errors.from(err))
 end
 
----A first node that nobody asked to be one: refused where the cluster is there to be joined, told where it is not.
+---A first node by accident: rejected if the cluster exists and can be joined, reported if not.
 ---@return tide.error?
 local function alone(o)
   local name <const> = o.cluster or "local"
@@ -28,7 +28,7 @@ local function alone(o)
   return nil
 end
 
--- Of a gang the first one may still be on its way.
+-- Of a gang the first one may still be starting.
 local function started(options, patient_s)
   local until_s <const> = core.now() + (patient_s or 0)
   while true do
@@ -48,7 +48,7 @@ local function begin_audit(named)
   return core.audit_open(named or directory.of(cluster), core.node().name)
 end
 
----Joins, serves until told to end. SIGTERM: leaves in order. The cluster's exit codes.
+---Joins, serves until asked to end. SIGTERM: leaves in order. The cluster's exit codes.
 ---@param o {keys?:string, join?:string, cluster?:string, name?:string, listen?:string, workers?:integer,
 ---  no_store?:boolean, audit?:string, debuggable?:boolean, leave_on_eof?:boolean,
 ---  grace_s?:number, controller?:boolean, state?:string, controllers?:integer, nodes?:integer, node_workers?:integer,

@@ -1,4 +1,4 @@
--- What every actor that stands for a node tells about its process, whoever asks: the agent of a node, and the control
+-- What every actor that stands for a node reports about its process: the agent of a node, and the control
 -- actor of a controller that is a process of its own and has no agent.
 local core = require "tide.core"
 
@@ -24,7 +24,7 @@ function ops.events(request) return {events = core.events(request.after)} end
 ---The newest lines of this process's log.
 function ops.log() return {lines = core.logged()} end
 
----Whom to ask for this of a member that is up; a driver has nobody.
+---The actor to ask for this of a member that is up; a driver has none.
 ---@param member table of core.members()
 ---@param op string
 ---@return string|nil address

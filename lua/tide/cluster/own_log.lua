@@ -1,5 +1,5 @@
--- The file that a process of Tide's writes its log to: moved on when it is large. Whoever lives as long as the process
--- calls it now and then.
+-- The file that a process of Tide's writes its log to: moved on when it is large. An actor that lives as long as the
+-- process calls it now and then.
 local core = require "tide.core"
 
 local BYTES <const>, KEPT <const> = 64 << 20, 4 -- of the file, and how many older ones stay

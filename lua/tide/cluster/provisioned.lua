@@ -10,7 +10,7 @@ local cluster <const> = {} -- methods of tide.cluster
 local provisioned = {methods = cluster}
 
 local STEP_S <const> = 0.1
-local LEAVE_S <const> = 35 -- for the nodes of a cluster that goes on
+local LEAVE_S <const> = 35 -- for the nodes of a cluster that stays
 local END_S <const> = 3    -- of one that ends
 local FIELDS <const> = {
   kind = true, min = true, max = true, prefix = true, workers = true, store = true, keys = true, program = true,
@@ -53,7 +53,7 @@ local function options_of(self, o)
   }
 end
 
--- The pool has given up: what waits for its nodes waits no more.
+-- The pool has stopped: its waiters end.
 local function given_up(self, err)
   self.context.progress:say("tide: no more nodes are asked for: " .. errors.from(err).message)
   for _, run in ipairs(self.own_runs) do core.send(run.controller, {op = "not_joined", count = 1 << 30}) end
@@ -114,7 +114,7 @@ function cluster:provisions(works)
   return self.pool ~= nil and not self.pool.stopped and works == (self.pool.o.workers > 0)
 end
 
----So many nodes more, at once: they are told when they have joined. Raises where the pool has not so many.
+---So many nodes more, at once: they are reported when they have joined. Raises where the pool has not so many.
 ---@package
 ---@param count integer
 function cluster:want_more(count)

@@ -44,7 +44,7 @@ end
 local function wait_for(name, nodes, what, deadline)
   while true do
     local result = what()
-    if core.interrupted() > 0 then -- before or meanwhile: who pressed the keys has not read yet that it is up
+    if core.interrupted() > 0 then -- before or meanwhile: the user has not read yet that it is up
       error(errors.new("T0210", {message = "interrupted before the cluster was up",
         state = "what had been started was stopped"}), 0)
     end
@@ -136,7 +136,7 @@ local function tell_to_quit(members)
   core.sleep(POLL_S)
 end
 
----Tells all nodes to end, without moving rows first. The controllers follow when those with rows have gone: who began
+---Ends all nodes, without moving rows first. The controllers follow when those with rows have gone: which began
 ---to command in between would know nothing of the end, and look for copies of what they held.
 function replicated.quit_inside()
   local ids <const>, with_rows <const> = {}, {}

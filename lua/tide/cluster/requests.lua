@@ -1,4 +1,4 @@
--- What may be asked of a cluster's actors, by whom, and what it looks like: one row a request. A row has the least
+-- Requests to a cluster's actors, with the right they require and their fields: one row a request. A row has the least
 -- right of its sender ("node" where none is said), "waits" where its answer takes long, and its fields with their types
 -- (tide.fields). A request without a row is refused, and an actor that serves one does not start.
 --

@@ -1,11 +1,11 @@
--- The runs of a cluster: an actor on the node that commands, registered as "runs", keeps a record of each, gives out
+-- The runs of a cluster: an actor on the controller, registered as "runs", keeps a record of each, gives out
 -- worker slots in the order of submission, and passes verbs on to the runs' controllers.
 --
 -- A run's *host* is the process with tide.main and the run's controller (controller.lua). The host opens a record,
--- waits for slots and tells from then on how the run is; its end, however it comes, ends the run, and what it held
+-- waits for slots and reports the run's state from then on; its end, however it comes, ends the run, and what it held
 -- goes back.
 -- Records lie in the control store ("job/<n>"), so they outlive this actor and this node; a verb is answered when what
--- it changed is recorded. Another node that begins to command reads them and waits until the hosts have told again.
+-- it changed is recorded. A new controller reads them and waits until the hosts have reported again.
 --
 --   queued -> starting -> running <-> paused, suspended -> stopping -> done | stopped | failed | lost
 --
@@ -92,8 +92,8 @@ function runs.ask(request, timeout_s)
   end
 end
 
----Starts the actor where this node commands and none runs here. Cheap: whoever lives on a node that may command calls
----it now and then.
+---Starts the actor if this node is the controller and none runs here. Cheap: whoever lives on a node that may command
+---calls it now and then.
 function runs.keep()
   local node <const> = core.node()
   if not node or node.id == 0 or node.controller ~= node.id or core.whereis(NAME) then return end
@@ -275,7 +275,7 @@ local function waits_because(r, free)
     #holders > 0 and ", " .. table.concat(holders, ", ") or "")
 end
 
--- A run that waited has slots: its host hears of them when that is recorded.
+-- A run that waited has slots: its host is notified of them when that is recorded.
 local function begin(r, grant)
   local message <const> = self.waiting[r.n]
   self.waiting[r.n], r.why = nil, nil
@@ -357,7 +357,7 @@ local function has_ended(r)
     r.why and ", " .. r.why or ""), help = "`tide jobs -a` lists what has ended"})
 end
 
--- Of who asks for slots.
+-- Of the requester of slots.
 local function is_over(r)
   return runs.ENDED[r.state]
 end
@@ -506,7 +506,7 @@ ops["table.set"] = function(request)
   return {name = name, rate = handle:rate(), consistency = handle:consistency()}
 end
 
----Drops a table by name: {name, force}. One of a run that goes on only with force.
+---Drops a table by name: {name, force}. One of an active run only with force.
 ops["table.drop"] = function(request)
   local name <const>, problem <const> = table_named(request.name)
   if not name then return nil, problem end
@@ -539,7 +539,7 @@ function ops.grant(request, message)
   return service.LATER
 end
 
----More slots for a run that goes on: {n, slots = how many more} -> {grant = {[node] = slots}}; nothing is waited for.
+---More slots for an active run: {n, slots = how many more} -> {grant = {[node] = slots}}; nothing is waited for.
 ops["slots.more"] = function(request)
   local r <const>, err = find(request.n)
   if not r then return nil, err end
@@ -573,7 +573,7 @@ end
 ops["slots.less"] = function(request)
   local r <const>, err = find(request.n)
   if not r then return nil, err end
-  if self.scheduler:is_active() then return {} end -- what it holds it tells
+  if self.scheduler:is_active() then return {} end -- it reports what it holds
   give_back(r, request.grant)
   if request.grant then
     r.slots = math.max(1, count_of(r.grant))
@@ -669,7 +669,7 @@ function ops.get(request)
   return row
 end
 
----Slots of the cluster and who has them: {} -> {total, free, nodes = {{name, id, free}}}.
+---Slots of the cluster and their holders: {} -> {total, free, nodes = {{name, id, free}}}.
 function ops.held()
   local nodes, total, free = free_slots()
   return {nodes = nodes, total = total, free = free}
@@ -702,7 +702,7 @@ function ops.verb(request, message)
   end
   local fits <const>, mistake = service.check(requests.run, "verb." .. request.verb, request.arguments or {})
   if not fits then return nil, mistake end
-  -- Where another keeper has granted its slots, its controller tells this one of itself soon, or it is lost.
+  -- Where another keeper has granted its slots, its controller reports to this one soon, or it is lost.
   while r._silent_since and not r._controller and r.state ~= "queued" and not runs.ENDED[r.state] do
     core.sleep(0.02)
   end
@@ -773,7 +773,7 @@ local function exited(message)
   if message.call == r._watched then
     r._watched, r._controller = nil, nil
     if runs.ENDED[r.state] then return end
-    r._silent_since = core.now() -- its host may still tell of its end
+    r._silent_since = core.now() -- its host may still report its end
     return
   end
   if runs.ENDED[r.state] and r.closed and not r.named then return end
@@ -815,7 +815,7 @@ local function tick()
   return node.controller ~= node.id
 end
 
----Body of the actor; ends when another node commands.
+---Body of the actor; ends when another node leads.
 function runs.main()
   core.trap_exits(true)
   if not core.register(NAME) then return end

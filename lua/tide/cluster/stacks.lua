@@ -101,7 +101,7 @@ function stacks.inside(request)
   return stacks.gather {}
 end
 
----The same for who is attached as a client and is no actor.
+---The same for an attached client that is no actor.
 ---@param name? string see stacks.of; nil: all workers
 ---@param actors? table[]
 ---@return tide.stack[]|nil, tide.error? err

@@ -43,7 +43,7 @@ local function tell_ends(nodes)
   end
 end
 
--- What the control actor does until it is told to end.
+-- What the control actor does until it is asked to end.
 ---@return table|nil why this node has gone
 local function serve(nodes)
   local runs <const> = require "tide.cluster.runs"
@@ -107,7 +107,7 @@ function standing.control(a)
     directory.unpublish(a.cluster)
     return gone
   end
-  local ours <const>, ids <const> = {}, {} -- they end with the cluster: nobody is to take their rows
+  local ours <const>, ids <const> = {}, {} -- they end with the cluster: no node is to take their rows
   for _, child in ipairs(nodes) do ours[child.name] = true end
   for _, member in ipairs(core.members()) do
     if ours[member.name] then ids[#ids + 1] = member.id end
@@ -140,7 +140,7 @@ function standing.up(o)
     return nil, errors.new("T1002", {message = ("cluster `%s` runs already"):format(name)})
   end
   directory.unpublish(name)
-  core.watch_interrupts() -- what was started would go on by itself
+  core.watch_interrupts() -- what was started would continue by itself
   if o.controllers then return require("tide.cluster.replicated").up(o) end
   local log = directory.of(name) .. "/controller.log"
   core.file_remove(log)
@@ -207,7 +207,7 @@ function standing.started(name)
   return name
 end
 
----What goes on in the cluster that the command names.
+---The active runs of the cluster that the command names.
 ---@param context tide.context
 ---@return table[]|nil runs {name, state, ...}, table? err
 function standing.runs(context)

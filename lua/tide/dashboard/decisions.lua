@@ -12,7 +12,7 @@ local timeline = require "tide.policy.timeline"
 local decisions = {}
 
 local JOURNAL_MAX <const> = 64 << 20
-local LAST <const> = 200 -- decisions that are told
+local LAST <const> = 200 -- decisions that are shown
 local VIEW_MAX <const> = 6000 -- characters
 local REPLAY_S <const> = 20
 local LOOK_S <const> = 0.05
@@ -60,7 +60,7 @@ function decisions.of(run)
     {decisions = state.clean(list)})
 end
 
----In the client's actor: runs `tide` with these words and tells what it printed.
+---In the client's actor: runs `tide` with these words and returns its output.
 function decisions.inside(request)
   local words <const> = table.move(request.words, 1, #request.words, 2, {children.program})
   local process, err = core.process(words, {output = request.output})

@@ -1,7 +1,7 @@
 -- `tide dashboard`: a client of a cluster that serves a page about it to its own user, on loopback.
 --
 -- Each second it takes a snapshot of the cluster and publishes a sample and a state (state.lua) to the server (the
--- plugin behind core.http_listen), which keeps ten minutes of samples and sends them to whoever looks. Requests that
+-- plugin behind core.http_listen), which keeps ten minutes of samples and sends them to readers. Requests that
 -- the server does not answer by itself are answered here, between two looks; an actor answers calls (calls.lua). It
 -- never has more rights than its user and changes nothing.
 local core = require "tide.core"
@@ -66,7 +66,7 @@ local function add_events(self, answers)
     for _, e in ipairs(numbers) do self.after[answer.node] = math.max(self.after[answer.node] or 0, e.number) end
     if #numbers > 0 then told[#told + 1] = {node = answer.node, events = numbers} end
   end
-  -- What two nodes tell in different seconds is the same event all the same.
+  -- Reports of two nodes in different seconds are the same event.
   self.raw = self.raw or {}
   for _, answer in ipairs(told) do
     local kept = self.raw[answer.node] or {node = answer.node, events = {}}
@@ -291,7 +291,7 @@ local function serve(self, request)
     core.log("error", "a request failed: " .. tostring(status))
     status, kind, text = 500, JSON, '{"error":"the dashboard failed; its log says why"}'
   end
-  if status then self.server:answer(request.id, status, kind, text) end -- who asked may be gone
+  if status then self.server:answer(request.id, status, kind, text) end -- the requester may be gone
 end
 
 ---- until it ends ----------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ function look.inside(request)
   return {snapshot = collect.here {hot = request.hot}, events = events_of(request.after or {})}
 end
 
----The same for who is attached as a client and is no actor.
+---The same for an attached client that is no actor.
 ---@param request {after?: table<string, integer>, hot?: boolean}
 ---@return {snapshot: tide.snapshot, events: table[]}|nil
 ---@return tide.error? err

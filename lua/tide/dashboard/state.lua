@@ -256,7 +256,7 @@ function state.of(now, before, o)
     out.nodes[i] = node_row(node, old and old.rss_bytes and node.rss_bytes and old or nil, names)
   end
   out.tables = table_rows(now, before, o.hot)
-  local earlier <const> = o.window or before -- workers tell of their time with each report: they want a longer look
+  local earlier <const> = o.window or before -- workers send their time with each report: they need a longer window
   local runs_before <const> = by(earlier and earlier.runs, "name")
   for i, run in ipairs(now.runs) do
     out.runs[i] = run_row(run, runs_before[run.name], earlier and now.now - earlier.now or 0)

@@ -1,5 +1,6 @@
 ---@meta
--- Numeric tools, which C provides (lua/host/kernel/numeric.c, goodput.c, lines.c): `k` in policies, `tide.k` in scripts.
+-- Numeric tools, which C provides (lua/host/kernel/numeric.c, goodput.c, lines.c): `k` in policies, `tide.k` in
+-- scripts.
 local k = {}
 
 ---The line y = at + per x that fits best, both at least 0.
@@ -8,7 +9,8 @@ local k = {}
 ---@return {at: number, per: number}
 function k.line(x, y) end
 
----The line of each worker, learnt from samples that come one at a time: `lines:learn(workers)`, `lines:split(total, workers, change)`, `lines:line(id)`, `lines:kept()`; docs/guides/policy-contract.md.
+---The line of each worker, learnt from samples that come one at a time: `lines:learn(workers)`, `lines:split(total,
+---workers, change)`, `lines:line(id)`, `lines:kept()`; docs/guides/policy-contract.md.
 ---@param o {forget?: number, jump?: number, at?: table<integer, number>}
 ---@return table lines
 function k.lines(o) end
@@ -80,7 +82,7 @@ function k.quantile(list, q) end
 ---@return boolean
 function k.hysteresis(old, new, gain) end
 
----Who runs in this round, so that time received follows the shares.
+---The jobs that run in this round, so that time received follows the shares.
 ---@param share number[]
 ---@param received number[]
 ---@param sizes integer[]

@@ -29,7 +29,7 @@ function generator:picture(x, row, picture, dx, dy) end
 ---@return string
 function generator:state() end
 
----Goes on from a state.
+---Continues from a state.
 ---@param state string
 function generator:restore(state) end
 

@@ -1,7 +1,7 @@
 ---@meta
--- Handles of tables, which C provides (lua/host/table). docs/guides/tables.md is the guide, docs/guides/techniques.md and
--- docs/guides/consistency.md go further. Calls suspend the fiber that makes them; what fails is raised, but of `localize` and
--- `intent`, which are hints.
+-- Handles of tables, which C provides (lua/host/table). docs/guides/tables.md is the guide, docs/guides/techniques.md
+-- and docs/guides/consistency.md go further. Calls suspend the fiber that makes them; what fails is raised, but of
+-- `localize` and `intent`, which are hints.
 
 ---@class tide.table_handle A table of a run, `w.tables.NAME` in workers and `run.tables.NAME` on the driver.
 ---@field name string
@@ -28,14 +28,16 @@ function handle:push(keys, rows, o) end
 ---@return tide.tensor hits u8: 1 where the row is here
 function handle:pull_local(keys) end
 
----Brings rows to this node, where access is then as fast as to one's own. Of a table with technique "relocate". Nothing depends on it but speed: it is not raised when there is no room.
+---Brings rows to this node, where access is then as fast as to one's own. Of a table with technique "relocate". Nothing
+---depends on it but speed: it is not raised when there is no room.
 ---@param keys integer[]|tide.tensor
 ---@param o? {async?: boolean}
 ---@return true|tide.ticket|nil ok
 ---@return tide.error? err
 function handle:localize(keys, o) end
 
----Draws keys, for negative sampling. The level says what draws must promise, and chooses the scheme: docs/guides/tables.md.
+---Draws keys, for negative sampling. The level says what draws must promise, and chooses the scheme:
+---docs/guides/tables.md.
 ---@param o {dist?: "uniform"|number[]|fun(): integer, level?: "conform"|"bounded"|"long_term"|"none", scheme?: string, first?: integer, count?: integer, group?: integer, reuse?: integer, seed?: integer}
 ---@return tide.sampler
 function handle:sampler(o) end
@@ -45,13 +47,14 @@ function handle:sampler(o) end
 ---@return string|true consistency
 function handle:consistency(bound) end
 
----The learning rate in force, or another one for all nodes, also those that join later: pushes that reach their row after this returns are applied by it. docs/guides/tables.md.
+---The learning rate in force, or another one for all nodes, also those that join later: pushes that reach their row
+---after this returns are applied by it. docs/guides/tables.md.
 ---@param rate? number
 ---@return number|true|nil rate nil: the rule has none; nil, err: it cannot be changed
 ---@return tide.error? err
 function handle:rate(rate) end
 
----Gives slots to a node, waits until nobody goes by their old homes.
+---Gives slots to a node, waits until no node uses their old homes.
 ---@param slots integer[] 0 to 4095
 ---@param node integer id
 ---@return true
@@ -62,13 +65,15 @@ function handle:move(slots, node) end
 ---@return true
 function handle:save(path) end
 
----Reads rows that were saved, or the rows of a file that another program wrote: then `tensor` names the one with the rows, and `keys` says whose they are.
+---Reads rows that were saved, or the rows of a file that another program wrote: then `tensor` names the one with the
+---rows, and `keys` says whose they are.
 ---@param path string
 ---@param o? {tensor?: string, keys?: "rows"|string|integer|tide.tensor, add?: boolean} keys: "rows" (default): row i of the tensor is key i, from 0; the name of an integer tensor in the file; a first key; or a tensor of keys; add: pushed by the update rule, else assigned
 ---@return true
 function handle:load(path, o) end
 
----The values of rows become these, whatever the update rule; what the rule remembers stays. For rows that come from elsewhere: workers push.
+---The values of rows become these, whatever the update rule; what the rule remembers stays. For rows that come from
+---elsewhere: workers push.
 ---@param keys integer[]|tide.tensor
 ---@param rows tide.tensor f32, keys x width
 ---@return true
@@ -81,7 +86,8 @@ function handle:assign(keys, rows) end
 ---@return true
 function handle:manage(keys, technique, o) end
 
----The calling worker will use keys in its clocks `from` to `to` - 1; `w:intent` counts the worker's own clocks. Nothing depends on it but speed: it is not raised when too many are known already.
+---The calling worker will use keys in its clocks `from` to `to` - 1; `w:intent` counts the worker's own clocks. Nothing
+---depends on it but speed: it is not raised when too many are known already.
 ---@param keys integer[]|tide.tensor
 ---@param from integer
 ---@param to integer

@@ -15,7 +15,7 @@ function batching.new(limits, machines)
                        fits = 0, max_seen = 0, fitted_at = -math.huge}, batching)
 end
 
----What the first worker measured since it last told: {workers =, m =, pass_s =, step_s =, steps =, total =, ...}.
+---What the first worker measured since its last report: {workers =, m =, pass_s =, step_s =, steps =, total =, ...}.
 ---@return boolean whether there is a new fit
 function batching:measured(f)
   if not f then return false end

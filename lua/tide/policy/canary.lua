@@ -12,7 +12,7 @@
 -- for all stay the old policy's. Kinds that have nothing else (scaling; sync, whose seat is one table) take no canary.
 --
 -- The shares of a batch are one sum, so there a part is what the old policy gave its workers together: the new one
--- divides that among them, and whoever is outside keeps what they have.
+-- divides that among them, and those outside keep what they have.
 --
 -- A guard on a metric that is measured of each thing compares how it changed inside with how it changed outside
 -- meanwhile; on a metric of the whole run it is the guard of any swap.
@@ -213,7 +213,7 @@ local function part_of(s, checked, state)
   return checked
 end
 
----What of a checked plan a seat may have carried out while a canary goes on in it or beside it.
+---What of a checked plan a seat may have carried out while a canary runs in it or beside it.
 ---@param s tide.policy.seat
 ---@param checked table plan of plan.validate; changed
 ---@param state table snapshot of this moment
@@ -420,7 +420,7 @@ end
 ---@return number when the guard of a canary ends
 function canary.ends(trial) return (trial.compare or trial.guard).ends end
 
----What both groups do, or did: of the canary that goes on, else of the newest.
+---What both groups do, or did: of the active canary, else of the newest.
 ---@return table|nil report
 function canary.report(host, s)
   local trial = s.canary or s.trials and s.trials[#s.trials]
@@ -438,7 +438,7 @@ function canary.report(host, s)
           decisions = own.decisions, actions = own.actions, outcome = trial.outcome or "active", groups = groups}
 end
 
----One line about a canary that goes on.
+---One line about an active canary.
 function canary.text(trial)
   local v <const> = trial.seat.current
   return ("%s v%d on %s"):format(v.policy.name, v.policy.version, trial.set.text)

@@ -1,5 +1,5 @@
 -- The comm seat of a job: what its policy sees of tensors, links and times, and what becomes of its plans. One line of
--- the plan a tensor; the first worker is told, and tells the others with the sums of its step.
+-- the plan a tensor; the first worker is notified, and notifies the others with the sums of its step.
 local comm = {}
 comm.__index = comm
 
@@ -64,7 +64,7 @@ end
 
 local function forget(old, new) return old and old + FORGET * (new - old) or new end
 
----What the first worker measured. The rate is what went out while something was under way: a lower bound of the link's.
+---What the first worker measured. The rate is what went out while something was in flight: a lower bound of the link's.
 function comm:measured(m)
   for i, t in ipairs(self.tensors) do
     local path <const> = m.paths[i]

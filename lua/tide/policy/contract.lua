@@ -37,7 +37,7 @@ end
 ---Kinds in the order in which they are listed.
 contract.kind_names = {"scheduling", "scaling", "placement", "batching", "comm", "sync", "dispatch"}
 
----Who provides a signal, for the message when it is missing.
+---The provider of a signal, for the message when it is missing.
 contract.signals = {
   ["job.request"] = "the controller of the cluster", ["job.attained"] = "the controller of the cluster",
   ["job.resize"] = "the controller of the cluster", ["job.person"] = "the controller of the cluster",
@@ -190,7 +190,7 @@ end
 
 ---@param needs string[]
 ---@param available table<string, boolean> signals that are measured
----@return true|nil, string? why which one is missing and who could provide it
+---@return true|nil, string? why which one is missing and what could provide it
 function contract.check_needs(needs, available)
   local k = require("tide.core").k
   for _, name in ipairs(needs) do

@@ -1,6 +1,6 @@
--- The dispatch seat of a job whose data is cut into chunks: what its policy sees of them and of who is how fast, and
--- what becomes of its queues. The chunks themselves are the controller's (chunks.lua); nothing of a policy runs when
--- one is handed out.
+-- The dispatch seat of a job whose data is cut into chunks: what its policy sees of them and of the workers' speeds,
+-- and what becomes of its queues. The chunks themselves are the controller's (chunks.lua); nothing of a policy runs
+-- when one is handed out.
 local core = require "tide.core"
 
 local dispatch = {}

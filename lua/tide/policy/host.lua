@@ -1,4 +1,4 @@
--- The policy host: seats that decide when they are due, validation of what they wish, faults and who takes over, swaps,
+-- The policy host: seats that decide when they are due, validation of their plans, faults and successors, swaps,
 -- guards, shadows, rollback, and a journal of all of it. It knows neither the network nor the simulator; what it needs
 -- of them is a driver:
 --
@@ -116,7 +116,7 @@ local function note_why(s, actions, p, now)
   end
 end
 
----Hands the seat to who may have it: an earlier version that did not fail, else the kind's fallback.
+---Hands the seat to its successor: an earlier version that did not fail, else the kind's fallback.
 function host:take_over(s, why)
   local failed = s.current
   failed.failed = why
@@ -361,7 +361,7 @@ local function before_current(s)
   return nil
 end
 
----Back to the version before, with the state it had at the swap (or its latest export); while a canary goes on, back
+---Back to the version before, with the state it had at the swap (or its latest export); while a canary runs, back
 ---to the policy beside it.
 ---@param kind string
 ---@param o? {scope?: string, latest?: boolean, why?: string}

@@ -164,7 +164,7 @@ function driver:expect(rank, node)
   self.workers[rank] = {id = rank, node = node, done = true, clock = 0, examples = {}, seconds = {}, metrics = {}}
 end
 
--- Somebody has come or gone: those that are there share the batch as they did, until a policy knows better.
+-- A worker has joined or left: the present ones share the batch as they did, until a policy knows better.
 function driver:share_anew()
   if not self.batch then return end
   local there = {}
@@ -343,14 +343,14 @@ end
 ---@return table|nil batch and passes of the next step, of a job whose batch changes
 function live:work() return self.driver.adapts and self.driver.adapts:work() end
 
----A plan that has changed goes to the first worker, which tells it with the sums of its step; so does the newest one
+---A plan that has changed goes to the first worker, which sends it with the sums of its step; so does the newest one
 ---when another worker is the first.
 function live:step()
   self.host:step()
   local adapts <const> = self.driver.adapts
   if adapts and adapts.changed then
     adapts.changed = false
-    for _, w in ipairs(self.controller.workers) do -- whoever is the first of them tells it with its sums
+    for _, w in ipairs(self.controller.workers) do -- the first of them sends it with its sums
       if w.state == "running" then self.controller:send_worker(w, {op = "work", work = adapts:work()}) end
     end
   end
@@ -367,7 +367,7 @@ function live:step()
   end
 end
 
----A report of all workers: their speeds, the job's metrics, and whoever is due.
+---A report of all workers: their speeds, the job's metrics, and the seats that are due.
 ---@param waiting table[] the controller's workers
 ---@param sum table
 function live:reported(waiting, sum)

@@ -1,4 +1,4 @@
--- Who may have how much of a shared cluster, and who has had how much: weights, limits and priorities of persons and
+-- How much of a shared cluster each person may have, and has had: weights, limits and priorities of persons and
 -- groups as an admin gives them, and the slot seconds of each person, which halve every half-life. Pure: the keeper of
 -- runs and the simulator of jobs charge it, and policies of the kind `scheduling` see it as `view.persons`.
 --

@@ -10,7 +10,7 @@ local placer = {}
 ---@field id integer
 ---@field machine? string|integer
 ---@field slots integer
----@field free? integer of those that none of `jobs` holds, as many as nobody else does; nil: all
+---@field free? integer of those that none of `jobs` holds, the free ones; nil: all
 ---@field state? string up, draining, down; nil: up
 
 ---@class tide.placer.job
@@ -198,7 +198,7 @@ local function movable(m, need, size)
   return out, sum
 end
 
--- Makes room for `size` slots: `count` machines empty, or one with so many free. Returns who has to go.
+-- Makes room for `size` slots: `count` machines empty, or one with so many free. Returns the jobs that have to go.
 local function make_room(world, size, usual)
   local wanted = size <= usual and 1 or math.ceil(size / usual)
   local options = {}
@@ -252,7 +252,7 @@ local function place_packed(world, entry, usual)
   return on_several(world, entry.want, was)
 end
 
--- Places what waits, largest first; who has to make room waits again.
+-- Places what waits, largest first; a job that has to make room waits again.
 local function pack(world, waiting)
   local usual = usual_size(world)
   while #waiting > 0 do
@@ -310,7 +310,7 @@ end
 ---@param nodes tide.placer.node[]
 ---@param jobs tide.placer.job[] in order of submission
 ---@param alloc table<integer, {slots?: integer, nodes?: table<integer, integer>}> of jobs whose slots change
----@param order? integer[] ids: who is placed first
+---@param order? integer[] ids: which are placed first
 ---@param kind? "pack"|"emptiest"
 ---@return table<integer, table<integer, integer>> places of each job whose places change
 ---@return {id: integer, wanted: integer, got: integer}[] what did not fit as it was wished

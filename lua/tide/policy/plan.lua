@@ -296,7 +296,7 @@ function rules.batching(c, p, now)
     end
     sum = sum + (b or w.batch or 0)
   end
-  -- What a vanished worker was to do cannot be held against the plan: the next decision spreads it.
+  -- The part of a lost worker is no fault of the plan: the next decision spreads it.
   if total and sum ~= total and c.dropped == 0 then
     fail(c, "PLAN_BATCH", "plan.batch", sum, ("the sum must be %d"):format(total))
   end
@@ -374,7 +374,7 @@ end
 
 ---- what changes --------------------------------------------------------------------------------------------------
 
--- What the snapshot says of a field now; nil: the host cannot tell, so it counts as changed.
+-- What the snapshot says of a field now; nil: unknown to the host, so it counts as changed.
 local current = {}
 
 function current.alloc(now)
@@ -419,7 +419,7 @@ local function same(a, b)
   return true
 end
 
--- What a job has is told in more fields than a plan for it needs.
+-- A job's share has more fields than a plan for it needs.
 local function same_grant(new, old)
   for k, v in pairs(new) do
     if not same(v, old and old[k]) then return false end

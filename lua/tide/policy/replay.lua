@@ -22,7 +22,7 @@ local function start(kind, scope, seed, found, params, saved, timed)
   return s
 end
 
--- Signals that a policy needs and a recorded view does not hold: who was there then had not asked for them.
+-- Signals that a policy needs and a recorded view does not hold: the policy of that time did not request them.
 local function note_lacking(needs, entry, lacking)
   local held = {}
   for _, name in ipairs(entry.needs) do held[name] = true end

@@ -1,5 +1,5 @@
 -- A seat: the place of one policy. Holds the loaded version, runs its decisions in the sandbox, keeps what it last
--- exported, and counts its faults. What becomes of a plan, and who follows whom, is the host's (host.lua).
+-- exported, and counts its faults. The host applies plans and chooses successors (host.lua).
 local core = require "tide.core"
 local contract = require "tide.policy.contract"
 local source = require "tide.policy.source"

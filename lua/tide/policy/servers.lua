@@ -77,7 +77,7 @@ function servers:sample_heat()
   self.heat_at = core.now()
 end
 
--- The seconds of each second that the node which waited longest for a store had operations under way to it.
+-- The seconds of each second that the node which waited longest for a store had operations in flight to it.
 local function note_waits(steps, homes, answer, before)
   local seconds <const> = before and answer.now - before.now or 0
   for i, id in ipairs(homes) do
@@ -209,7 +209,7 @@ end
 
 ---- doing ---------------------------------------------------------------------------------------------------------
 
--- Keys that somebody wants at a node are localized there, by its agent.
+-- Keys that a policy places at a node are localized there, by its agent.
 function servers:move_keys(moves)
   local groups, order = {}, {}
   for _, m in ipairs(moves) do

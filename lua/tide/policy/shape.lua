@@ -1,5 +1,5 @@
 -- Shapes of plan fields: small functions that check a value, collect every error with its path, and drop what names a
--- thing that has vanished since the view was made.
+-- thing that has ended since the view was made.
 --
 -- A shape is f(c, value, path) -> the checked value, or DROP when it names something that is gone, or nil after an
 -- error. `c` is the checker: errors, how many entries were seen, how many were dropped, and the ids there are now

@@ -1,7 +1,7 @@
--- What sync policies of a run see and do: how old the rows were that workers read, who waited for how long, and the
+-- What sync policies of a run see and do: how old the rows were that workers read, how long workers waited, and the
 -- bound of each table with clocks. Part of live.lua's driver; one seat a table, named as the job names the table.
 --
--- A fiber asks the nodes with workers for what their workers have counted; what a view tells are differences of the
+-- A fiber asks the nodes with workers for what their workers have counted; a view has differences of the
 -- newest answers and those of some seconds before.
 local ask_all = require "tide.ask_all"
 local core = require "tide.core"
@@ -9,7 +9,7 @@ local core = require "tide.core"
 local sync = {}
 sync.__index = sync
 
-local WINDOW_S <const> = 2 -- what a view tells is of so many seconds, or a sample more
+local WINDOW_S <const> = 2 -- a view covers so many seconds, or a sample more
 
 ---@param consistency string
 ---@return string "bsp", "ssp" (essp too: they change into each other), ..; with ":flat" if its bound stays
@@ -108,7 +108,7 @@ end
 ---- the view ------------------------------------------------------------------------------------------------------
 
 ---@param hist integer[]
----@return table|nil {mean, var, p99, max, hist, pulls}: ages in clocks, positive; nil: nobody has read
+---@return table|nil {mean, var, p99, max, hist, pulls}: ages in clocks, positive; nil: none was read
 local function moments(hist)
   local pulls, sum, squares = 0, 0, 0
   for k, n in ipairs(hist) do pulls, sum, squares = pulls + n, sum + k * n, squares + k * k * n end
@@ -123,7 +123,7 @@ local function moments(hist)
   return s
 end
 
----Adds the table, how old the rows were that its workers read, and who waits for it.
+---Adds the table, how old the rows were that its workers read, and its waiters.
 ---@param view table
 ---@param scope string
 ---@param want table<string, boolean> signals

@@ -21,7 +21,7 @@ local TEXT_MAX <const> = 160
 ---@field saw? string the view in short
 ---@field wanted? string the plan in short; "nothing" if it is empty
 ---@field got string what became of it: "applied 2", "partial: ...", "rejected: ...", or what was loaded
----@field why? string as the plan, or who changed the policy, says
+---@field why? string of the plan, or of the person who changed the policy
 ---@field would? string with another policy: its plan in short, where it differs
 ---@field differs? boolean
 ---@field view? table with o.whole: what was seen, plan and plans as they are

@@ -4,7 +4,7 @@
 --   check(o)            are options, programs and the site as they must be: once, before anything starts
 --   command(o, name)    the argument list of one node; pure
 --   start(o, names)     asks for nodes, returns ids by name at once
---   list(o, tickets)    what the outside world says: {[name] = {state, reason, eta}}; nil: no news
+--   list(o, tickets)    the launcher's state: {[name] = {state, reason, eta}}; nil: no change
 --   room(o)             how many may be asked for now; optional
 --   stop(o, tickets)    lets nodes leave in order; kill(o, tickets) does not
 --   others(o)           {id, name, launcher} of nodes that other launchers have started; optional
@@ -56,7 +56,7 @@ end
 ---@field adopt? boolean take over the nodes of launchers that have ended
 ---@field min? integer
 ---@field max? integer
----@field event? fun(event: table) told of every change: {name, state, reason, ...}
+---@field event? fun(event: table) called for every change: {name, state, reason, ...}
 
 ---@param o tide.provision.options
 ---@return table|nil pool, table? err
@@ -157,7 +157,7 @@ function pool_methods:release(name)
   return true
 end
 
--- A ticket's end. One that nobody asked for counts as a failure, if it never joined.
+-- A ticket's end. An unrequested one counts as a failure, if it never joined.
 function pool_methods:finish(ticket, reason)
   if ticket.state == "gone" then return end
   local expected <const> = ticket.leaving
@@ -195,7 +195,7 @@ function pool_methods:observe(seen)
   local up <const>, last = members_by_name()
   for _, ticket in ipairs(self:list()) do
     local member <const>, outside = up[ticket.name], seen and seen[ticket.name]
-    if ticket.ends_at and core.now() > ticket.ends_at then -- it was told to leave, and has not
+    if ticket.ends_at and core.now() > ticket.ends_at then -- it was asked to leave, and has not
       ticket.ends_at = math.huge
       self.kind.kill(self.o, {ticket})
     end
@@ -271,7 +271,7 @@ function pool_methods:excuse(seconds)
 end
 
 ---Looks and acts; call it often.
----@return true|nil, table? err the pool has given up: it asks for no more nodes, and keeps those that it has
+---@return true|nil, table? err the pool has stopped: it requests no more nodes, and keeps those that it has
 function pool_methods:step()
   local now <const> = core.now()
   self:excuse(now - (self.stepped_at or now))

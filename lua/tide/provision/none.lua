@@ -1,5 +1,5 @@
--- Nodes that somebody else starts: systemd, Kubernetes, a person. What is asked for is a command line, and membership
--- tells who has come.
+-- Nodes that others start: systemd, Kubernetes, a person. A request prints a command line, and membership
+-- shows which nodes have come.
 local commands = require "tide.provision.commands"
 
 local kind = {name = "none", poll_s = 1, patient = true}

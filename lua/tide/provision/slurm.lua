@@ -1,9 +1,9 @@
 -- Nodes as jobs of Slurm, one job a node: growing, shrinking and losing one touch no other. The node is a step of its
--- job, for Slurm signals steps first: a preempted node hears of it at once and has all of the partition's GraceTime.
+-- job, for Slurm signals steps first: a preempted node is notified at once and has all of the partition's GraceTime.
 --
 -- A job's comment is its label, NODE/LAUNCHER: a launcher knows its jobs by it, and ends no others. So a job whose
--- number sbatch could not tell, for it was late or Slurm's answer was lost, is found in the queue, and not submitted
--- twice.
+-- number sbatch did not return, because it was late or Slurm's answer was lost, is found in the queue, and not
+-- submitted twice.
 local commands = require "tide.provision.commands"
 local core = require "tide.core"
 local errors = require "tide.errors"
@@ -86,7 +86,7 @@ local function ask(o)
   return jobs, by_label
 end
 
--- The number of a job that sbatch was to submit. Nothing: it was not, or, with err.unknown, nobody knows.
+-- The number of a job that sbatch was to submit. Nothing: it was not, or, with err.unknown, that is unknown.
 local function submit(o, name)
   local output, err = commands.run(kind.command(o, name), o.directory)
   local id = output and ("\n" .. output):match ".*\n(%d+)[;%d%w_.-]*%s*$"
@@ -125,7 +125,7 @@ local function describe(id, job)
   return {state = "starting"}
 end
 
----@return table<string, {state: string, reason?: string, eta?: string}>|nil nil: no news, the last one holds
+---@return table<string, {state: string, reason?: string, eta?: string}>|nil nil: no change, the last one holds
 function kind.list(o, tickets)
   local jobs <const>, by_label = ask(o)
   if not jobs then return nil, by_label end
@@ -166,7 +166,7 @@ function kind.stop(o, tickets) return cancel(o, ids_of(tickets)) end
 
 function kind.kill(o, tickets) return cancel(o, ids_of(tickets), "-s", "KILL", "-f") end
 
----Cancels what this launcher has in the queue beside its tickets: jobs of which sbatch had told nothing.
+---Cancels what this launcher has in the queue beside its tickets: jobs without a number from sbatch.
 function kind.close(o)
   local ids = {}
   for _, job in ipairs(ask(o) or {}) do

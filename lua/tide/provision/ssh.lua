@@ -86,7 +86,7 @@ function kind.command(o, name, host)
   return argv
 end
 
--- How many clients run on each host: those that have ended need no room, whoever heard of their end.
+-- How many clients run on each host: those that have ended need no room.
 local function count_used(o)
   for _, host in ipairs(o.host_list) do host.used = 0 end
   local running = {}

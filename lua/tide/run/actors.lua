@@ -26,7 +26,7 @@ actors.MEMBER = MEMBER
 ---@field name string identifier
 ---@field start? fun(self: table, arguments: any) before the first message; self has rank, size, node and life, all
 ---  other fields of it are the script's
----@field ended? fun(self: table, why: string) when it is told to stop, or a cast raised
+---@field ended? fun(self: table, why: string) when it is stopped, or a cast raised
 ---@field opens table<string, string> the least right of a client that may ask for the method; others are closed
 ---@field quota? {rate?: number, outstanding?: integer} of each client, of all methods together
 ---@field methods table<string, function>
@@ -173,7 +173,7 @@ function group:call(method, ...)
   return got, lost
 end
 
----Sends to every member; nobody answers. A member whose method raises ends.
+---Sends to every member, without an answer. A member whose method raises ends.
 ---@param method string
 function group:cast(method, ...)
   local ok, err = core.send(self.address, request_of(self, "cast", method, ...))

@@ -7,7 +7,7 @@
 -- first ones of all differ, they will for ever, and the run fails instead of hanging.
 --
 -- A worker that is lost is taken out of all meetings, with the values that it gave to barriers that have not passed.
--- One that returns has passed all that it came to. Whoever joins does so at a report, where nobody is at anything else.
+-- One that returns has passed all that it came to. Workers join at a report, where none is at anything else.
 --
 -- The answer to a report goes out when all are there. While the driver iterates over reports it is held back until the
 -- driver asks for the next one, so that an evaluation in the body of that loop sees the parameters of exactly this
@@ -26,7 +26,7 @@ local function runs(w)
   return w.state ~= "done" and w.state ~= "joining" and w.state ~= "waiting" and w.state ~= "lost"
 end
 
----Tells a worker that the first of what it has come to is complete; it may have come to the next.
+---Notifies a worker that the first of what it has come to is complete; it may have come to the next.
 local function pass(self, w, message)
   message.id = w.waits.id
   self:count_wait(w)
@@ -136,7 +136,7 @@ function methods:arrive(w, at)
   self:meet()
 end
 
----Answers the workers that wait in a report. Here workers join, and those that are dropped hear of it.
+---Answers the workers that wait in a report. Here workers join, and dropped ones are notified.
 function methods:release()
   local held = self.held
   if not held then return end
@@ -168,7 +168,7 @@ function methods:release_due()
 end
 
 ---Whether a number of the reports has got no better for long enough. What is known of it is in the run's state, so
----a resumed run goes on counting.
+---a resumed run continues to count.
 function methods:no_better(stop, sum)
   local per <const> = stop.per and sum[stop.per] or not stop.per and report.count_of(sum, stop.metric)
     or not stop.per and sum.examples

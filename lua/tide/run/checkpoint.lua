@@ -23,7 +23,7 @@ function checkpoint.error(err, where)
   return errors.new(CODES[from.name or ""] or "T0701", fields)
 end
 
----Checks the job field `checkpoint`; a fault is told by its text.
+---Checks the job field `checkpoint`; returns the text of a fault.
 ---@param fields table {dir=, every=, keep=, cut=}
 ---@return table? settings {dir, every_s, keep, cut}
 ---@return string? problem

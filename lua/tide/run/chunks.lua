@@ -1,15 +1,15 @@
--- The chunks of a run: the examples 1..count cut into ranges of nearly the same size, handed out to whoever asks, once
+-- The chunks of a run: the examples 1..count cut into ranges of nearly the same size, handed out on request, once
 -- a pass over the data each. Part of the run's controller (controller.lua); it decides, and sends nothing.
 --
 -- Every hand-out is a lease with a number of its own. A completion counts only with the lease that is out, so a chunk
--- that was taken from a lost worker and done again by another counts once, whoever says so and how often. What the
--- worker reported of a chunk counts with its completion: the sums of a pass hold every example once.
+-- that was taken from a lost worker and done again by another counts once, whichever workers report it and how often.
+-- What the worker reported of a chunk counts with its completion: the sums of a pass hold every example once.
 --
--- A worker that leaves in the middle gives a chunk back in part (split): what it did counts, and the chunk goes on with
--- the rest of its range, to whoever takes it next.
+-- A worker that leaves in the middle gives a chunk back in part (split): what it did counts, and the chunk continues
+-- with the rest of its range, for the next worker.
 --
--- A dispatch policy may queue chunks for workers (assign): what is queued for one worker nobody else gets; what is not
--- goes to whoever asks, in order. It may also ask for chunks of another size (resize): from the next pass on, for what
+-- A dispatch policy may queue chunks for workers (assign): what is queued for one worker no other gets; what is not
+-- goes to the next request, in order. It may also set another size of chunks (resize): from the next pass on, for what
 -- is out is a range of this pass.
 local core = require "tide.core"
 local data_sets = require "tide.run.data_sets"
@@ -55,8 +55,8 @@ function chunks:size_wanted() return self.size or (self.count + self.pieces - 1)
 ---@return boolean whether every chunk of the pass is done
 function chunks:over() return self.missing == 0 end
 
----Sets the queue of a worker: the chunks it gets next, in this order. What somebody has begun or completed is left out;
----what is in another queue leaves it; what was in this one and is not in the list is anybody's.
+---Sets the queue of a worker: the chunks it gets next, in this order. Chunks that were begun or completed are left out;
+---what is in another queue leaves it; what was in this one and is not in the list is free for all.
 ---@param rank integer
 ---@param list integer[] indices
 function chunks:assign(rank, list)
@@ -83,7 +83,7 @@ function chunks:leave_queue(rank, index)
   end
 end
 
----Makes what is queued for a worker anybody's.
+---Makes what is queued for a worker free for all.
 ---@return boolean whether there was something
 function chunks:unqueue(rank)
   local queue = self.queues[rank]
@@ -95,7 +95,7 @@ end
 ---@return integer[] chunks that a worker gets next
 function chunks:queue_of(rank) return self.queues[rank] or {} end
 
--- The chunk that a worker is to have next: of its own queue, one that came back, one that nobody had.
+-- The chunk that a worker is to have next: of its own queue, one that came back, a new one.
 function chunks:pick(rank)
   local queue = self.queues[rank]
   local own = queue and table.remove(queue, 1)
@@ -128,7 +128,7 @@ end
 
 ---Leases the next chunk for this worker.
 ---@param rank integer
----@param now? number when; finish tells how long it took
+---@param now? number when; for finish to return how long it took
 ---@return {index: integer, lease: integer, first: integer, count: integer}|nil
 function chunks:take(rank, now)
   local index = self:pick(rank)
@@ -146,7 +146,7 @@ end
 
 ---A worker says that a chunk is done: {index=, lease=, fields=}.
 ---@return boolean whether it counts
----@return table? held {rank=, since=} who had it, and since when
+---@return table? held {rank=, since=} its holder, and since when
 function chunks:finish(said)
   if not holds(self, said.index, said.lease) then return false end
   local held = self.held[said.index]
@@ -228,13 +228,13 @@ function chunks:record()
   return record
 end
 
----Goes on where a record was taken.
+---Continues where a record was taken.
 ---@param record table of chunks:record()
 ---@return boolean? ok
 ---@return string? problem
 function chunks:restore(record)
   local declared <const> = record.declared or record.pieces -- older records: none was resized
-  -- Without a number in the job they are so many a worker, and the run that goes on may have others.
+  -- Without a number in the job they are so many a worker, and the resumed run may have others.
   if record.count ~= self.count or (self.asked and declared ~= self.declared) then
     return nil, ("the checkpoint's data is %d examples in %d chunks, the job's %d in %d"):format(record.count, declared,
       self.count, self.declared)
@@ -262,7 +262,7 @@ function chunks:size_of(index)
   return count
 end
 
----The chunks of the pass that is going on, in the order in which they are handed out.
+---The chunks of the current pass, in the order in which they are handed out.
 ---@return table[] {id, examples, left, taken_by, since}
 function chunks:list()
   local list = {}
@@ -278,7 +278,7 @@ end
 ---@return integer passes that are complete
 function chunks:passed() return self:over() and self.pass or self.pass - 1 end
 
----Where a worker begins while nobody else works: behind the newest pass, or, if its chunks reported numbers and all
+---Where a worker begins while no other works: behind the newest pass, or, if its chunks reported numbers and all
 ---workers were lost before their own report, behind the last pass that was reported. It finds that pass over, and
 ---makes the report: each report covers its own passes.
 ---@return integer passes

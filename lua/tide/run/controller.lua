@@ -1,11 +1,11 @@
 -- The controller actor of one run, in the driver's process: starts the workers through the nodes' agents, gathers
--- their reports, answers with new params, and tells the driver what happens.
+-- their reports, answers with new params, and notifies the driver of events.
 --
 -- It loads the script for on_report and the stop rule. Once the workers run it never waits for anything but its
--- mailbox, so a lost node is noticed whatever else is going on. The driver asks it with long polls ("next"); events
+-- mailbox, so a lost node is noticed at any time. The driver asks it with long polls ("next"); events
 -- wait here, bounded, until the driver has time.
 --
--- When a node is lost, a job that allows it goes on (losses.lua): nobody waits for the node's workers any more
+-- When a node is lost, a job that allows it continues (losses.lua): no worker waits for the node's workers any more
 -- (barrier.lua), what they had not completed of the data goes to others (chunks.lua), and nothing they may still say
 -- counts. Rows that lived on that node alone are gone, and end the run.
 local ask_all = require "tide.ask_all"
@@ -51,7 +51,7 @@ end
 
 ---- events for the driver -----------------------------------------------------------------------------------------
 
----How much there is to do. Reports tell by how many examples they have, else the job and its data.
+---How much there is to do. Reports have their number of examples, else the job and its data.
 ---@return number|nil
 function controller:total()
   local epochs <const> = self.job and self.job.stop and self.job.stop.epochs
@@ -193,7 +193,7 @@ function controller:dispatch()
   if #idle > 0 and self.policies and self.policies:idle(idle) then self:hand_out() end
 end
 
----A worker waits for something else than chunks, or for nothing any more: what is queued for it is anybody's.
+---A worker waits for something else than chunks, or for nothing any more: what is queued for it is free for all.
 function controller:leave_queue(w)
   if self.chunks and self.chunks:unqueue(w.rank) then self:hand_out() end
 end
@@ -208,7 +208,7 @@ local function check_fields(fields)
 end
 
 function from_worker.ready(self, w)
-  if w.state == "joining" then -- it may say so before the agent has told its address
+  if w.state == "joining" then -- its message may come before the agent's answer with its address
     w.loaded, w.state = true, w.address and "waiting" or "joining"
     if w.state == "waiting" then self:ask_to_meet() end
     self:look_for_awake()
@@ -223,7 +223,7 @@ function from_worker.ready(self, w)
   if not ok then return self:fail(live) end
   self.policies = live
   for _, each in ipairs(self.workers) do
-    if each.state == "ready" then -- who comes later than these joins them
+    if each.state == "ready" then -- later ones join these
       each.state = "running"
       self:send_worker(each, {op = "go", id = 0, batch = live and live:batch_of(each.rank),
                                comm = live and live:comm_plan(), work = live and live:work()})
@@ -365,7 +365,7 @@ function from_driver.slow(self, request)
     and ("there is no worker %d: they are 1 to %d"):format(request.rank, #self.workers))
 end
 
----From the agent of a node that was told to leave: {node = id}. It is told when nothing of it is missing here.
+---From the agent of a node that was asked to leave: {node = id}. Answered when nothing of it is missing here.
 function from_driver.leaving(self, request, message)
   for _, node in ipairs(self.a.nodes) do
     if node.id == request.node then return self:let_workers_leave(node, message.from) end
@@ -386,7 +386,7 @@ function from_driver.stop(self, request)
   for _, w in ipairs(self:running()) do self:send_worker(w, {op = "stop"}) end
   self.life:fire "stop"
   self:end_waiting()
-  self:release_due() -- workers that wait have to hear of it
+  self:release_due() -- waiting workers have to be notified
   if was_away then self:meet() end
   self:hand_out()
 end

@@ -80,7 +80,7 @@ end
 function methods:write_checkpoint(o)
   if self.writing then return nil, script.error("T0706", "another checkpoint of this run is being written") end
   self.writing = true
-  local position, reported -- of one moment: a resumed run reports the rest of a pass with what its chunks have told
+  local position, reported -- of one moment: a resumed run reports the rest of a pass with the numbers of its chunks
   if self.chunks then position, reported = self.chunks:record(), self:own_record() end
   o.run = self.a.domain
   local info, err = require("tide.run.checkpoint").save(o, function(info)

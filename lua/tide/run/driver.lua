@@ -71,10 +71,10 @@ end
 ---@field grace_s? number after an interrupt: for workers to come to a report
 ---@field trace? string file for what the nodes did
 ---@field dashboard? boolean a page about the cluster beside the script
----@field resume? string directory of checkpoints that the first run goes on from
+---@field resume? string directory of checkpoints that the first run continues from
 ---@field interactive? boolean a console follows the script, however that ended
 ---@field text? string the script itself, instead of the file at `script`
----@field host? string id of the run, given by who submitted it
+---@field host? string id of the run, given by `tide submit`
 ---@field slots? integer worker slots on a shared cluster
 ---@field memory? integer bytes that the tables of a run may take on each node, where neither it nor its job says
 ---@field keep? boolean tables of runs stay
@@ -226,7 +226,7 @@ local function default_main()
   print(run:wait():table())
 end
 
-local PAGE_S <const> = 10 -- until a dashboard has told its address
+local PAGE_S <const> = 10 -- until a dashboard has reported its address
 
 -- A dashboard of the cluster in a process of its own, which ends with this one. Its log, which is ours alone, has the
 -- address.
@@ -274,7 +274,8 @@ local function new_context(a)
   context.flags = flags.new({nodes = a.nodes, workers = a.workers, slots = a.slots, memory = a.memory,
     limits = a.limits, keep = a.keep, no_wait = a.no_wait, resume = a.resume, trace = a.trace,
     dashboard = a.dashboard, silence = a.silence}, a.given or {}, context.warn)
-  ---Something that the user counts on could not be written: it is told at once, and the command does not end with 0.
+  ---Something that the user counts on could not be written: it is reported at once, and the command does not end with
+  ---0.
   context.unsaved = function(what, err)
     local known <const> = context.not_saved
     local problem <const> = errors.from(err, "T0403")
@@ -296,7 +297,7 @@ local function new_context(a)
   return context
 end
 
----The console after the script, on the nodes it started. Its failure is told, and hides nothing.
+---The console after the script, on the nodes it started. Its failure is reported, and hides nothing.
 local function console(context, err)
   context.progress:hide()
   if err then complain(err, context) end
@@ -355,8 +356,8 @@ local function travelling(err)
   return data
 end
 
--- The script's runs that have not ended are told to stop. SIGINT waits for the script, which the user can end by
--- another one; who sends SIGTERM or SIGHUP does not come again, so a script without runs has little time.
+-- The script's runs that have not ended are stopped. SIGINT waits for the script, which the user can end by
+-- another one; senders of SIGTERM or SIGHUP send it once, so a script without runs has little time.
 ---@return number|nil seconds that the script is left
 local function heed_interrupt(context, signal)
   local going = false
@@ -400,7 +401,7 @@ local function watch(context)
       core.heed(ENDING_S)
       local line <const> = not context.gone and stacks.line((core.stack(core.self())))
       if line then context.progress:say("tide: the script was at " .. line) end
-      if not context.gone then close_clusters(context) end -- else there is nobody to tell
+      if not context.gone then close_clusters(context) end -- else there is no cluster to notify
       if context.stopped then context.script_run:close(nil, context.stopped) end
       core.kill(core.self())
       return
@@ -482,7 +483,7 @@ function driver.main(a)
   if ok then context.flags:warn_unused() else context.log:error(errors.from(err)) end
   if context.script_run then context.script_run:close(not ok and err or nil) end
   context.log:close()
-  if not ok and a.interactive then return {exit = errors.exit(errors.from(err))} end -- told before the console
+  if not ok and a.interactive then return {exit = errors.exit(errors.from(err))} end -- reported before the console
   if not ok then return {error = travelling(errors.from(err))} end
   return outcome(context)
 end

@@ -1,15 +1,15 @@
--- Workers that come and go while a run goes on. Methods of tide.controller.
+-- Workers that join and leave during a run. Methods of tide.controller.
 --
 -- A worker joins on a node of its own: it loads the script, says that it is ready, and begins when the next report of
--- all is answered, where everybody begins a step. One that is dropped is asked to stop with the answer to its next
+-- all is answered, where all begin a step. One that is dropped is asked to stop with the answer to its next
 -- report, gets no more chunks, and leaves by returning from the job's function. So a step or a pass never lacks
--- examples: whoever leaves has done its part, whoever comes has one from its first step on.
+-- examples: a leaver has done its part, a joiner has one from its first step on.
 --
--- A job that `meets` (nn.job) is asked to do so: its workers come to the barrier `epoch` between two steps, and who
+-- A job that `meets` (nn.job) is asked to do so: its workers come to the barrier `epoch` between two steps, and which
 -- comes or goes does so there, before the next report.
 --
 -- That wants a job whose work is bound to no rank: chunks of data, or `on_worker_loss = "replay"`, as for lost workers;
--- and no tables with clocks, which count on who was there at the start. Jobs that exchange gradients divide their data
+-- and no tables with clocks, which count on the workers of the start. Jobs that exchange gradients divide their data
 -- anew with each report (tide.nn.worker_group).
 local core = require "tide.core"
 local data_sets = require "tide.run.data_sets"
@@ -60,7 +60,7 @@ local function have_come(self, node, list, answer, err)
         w.state = "waiting"
         self:ask_to_meet()
       end
-    else -- it was let go before it had come
+    else -- it was released before it had come
       self:end_worker(node, answer.addresses[i])
     end
   end
@@ -97,7 +97,7 @@ function methods:add_workers(node, count)
   end)
 end
 
----A worker has left, or is not to come: on a shared cluster its slot is anybody's now.
+---A worker has left, or is not to come: on a shared cluster its slot is free now.
 function methods:free_slot(w)
   self:let_go(w)
   if not self.a.shared then return end
@@ -105,7 +105,7 @@ function methods:free_slot(w)
   self:tell_runs(true)
 end
 
----Somebody comes or goes: all of a job that meets in mid-epoch are asked to.
+---A worker joins or leaves: all of a job that meets in mid-epoch are asked to meet.
 function methods:ask_to_meet()
   if not extensions.meets_midway(self.job) or self:is_starting() then return end
   self.meetings = (self.meetings or 0) + 1
@@ -133,7 +133,7 @@ function methods:machine_count()
   return math.max(count, 1)
 end
 
----Everybody begins a step: so do those that wait to join.
+---All begin a step, also those that wait to join.
 ---@return table[] workers that have joined
 function methods:admit()
   local list = {}
@@ -148,9 +148,9 @@ function methods:admit()
   return list
 end
 
----Tells those that have joined to begin.
+---Starts those that have joined.
 ---@param list table[]
----@param state? table where those stood that had left, whose work they go on with
+---@param state? table the positions of the leavers whose work they continue
 function methods:begin_joined(list, state)
   local comm <const> = state and self.policies and self.policies:comm_plan(true) or nil
   for _, w in ipairs(list) do
@@ -213,7 +213,7 @@ local function room_of(self)
   return self.a.nodes_max - count
 end
 
----More workers may be there than are wanted: those that were on their way when fewer were asked for. Called when one
+---More workers may be there than are wanted: those that were starting when fewer were requested. Called when one
 ---comes or leaves and at each report. The newest go first.
 ---@return string|nil why they stay for now
 function methods:settle_workers()
@@ -226,7 +226,7 @@ function methods:settle_workers()
 end
 
 ---Lets workers come or go until there are `count`; the newest go first. On a shared cluster those that come want
----free slots. The number is remembered: the run settles on it, whatever is under way.
+---free slots. The number is remembered: the run settles on it, whatever is pending.
 ---@param count integer
 ---@return string|nil why not
 ---@return table? err the same, where it has a code of its own
@@ -260,10 +260,10 @@ function methods:set_workers(count)
   return nil
 end
 
----The node of these workers was told to leave, and waits until it may. What they have in hand they finish, or give
+---The node of these workers was asked to leave, and waits until it may. What they have in hand they finish, or give
 ---back in part; chunks they get no more; without chunks they take part in the next report and stop.
 ---@param node table
----@param agent string whom to tell
+---@param agent string to be notified
 function methods:let_workers_leave(node, agent)
   node.leaver = agent
   if node.lost or node.vacant or self.failed or not self:may_go_on(node) then return self:vacate(node) end
@@ -287,7 +287,7 @@ function methods:look_for_leaver(node)
   self:vacate(node)
 end
 
----Takes a leaving node out of the run, with nothing to be done again, and tells it so.
+---Takes a leaving node out of the run, with nothing to be done again, and notifies it.
 function methods:vacate(node)
   local agent <const> = node.leaver
   node.leaver = nil

@@ -1,4 +1,4 @@
--- Evaluations of a run: each worker tells its part, the driver hears the sums.
+-- Evaluations of a run: each worker reports its part, the driver gets the sums.
 local core = require "tide.core"
 local extensions = require "tide.run.extensions"
 local script = require "tide.script"
@@ -15,7 +15,7 @@ local function open(self)
   return numbers
 end
 
--- Asks all that have begun for their parts of an evaluation. Where nobody is, it is made when somebody is again.
+-- Asks all that have begun for their parts of an evaluation. Without workers it is made when there are some again.
 local function begin_evaluation(self, e)
   self.next_evaluation = self.next_evaluation + 1
   local number <const> = self.next_evaluation
@@ -32,7 +32,7 @@ local function begin_evaluation(self, e)
   return self.evaluations[number].id
 end
 
----A worker is let go that has not told its parts of evaluations: they are made anew at the next report.
+---A worker is released that has not reported its parts of evaluations: they are made anew at the next report.
 function methods:evaluate_anew(w)
   for _, number in ipairs(open(self)) do
     local e <const> = self.evaluations[number]
@@ -49,7 +49,7 @@ function methods:evaluate_without(w)
   for _, number in ipairs(open(self)) do self:evaluation_of(number, w) end
 end
 
----A report of all is complete, or the run is over: evaluations for which nobody was there are made now, or never.
+---A report of all is complete, or the run is over: evaluations that had no workers are made now, or never.
 function methods:evaluate_late()
   for _, number in ipairs(open(self)) do
     local e <const> = self.evaluations[number]

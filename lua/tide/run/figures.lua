@@ -5,7 +5,7 @@
 -- reports says how long it has worked since the answer to its former report, and how long of that it waited in
 -- meetings; what is between two arrivals and is neither is the report itself with its messages.
 --
--- All sums grow while a run goes on, in seconds. Nothing is counted where workers compute.
+-- All sums grow during a run, in seconds. Nothing is counted where workers compute.
 local core = require "tide.core"
 local pieces = require "tide.run.pieces"
 local report = require "tide.run.report"
@@ -42,7 +42,7 @@ local function new_times()
   return {report = 0, driver = 0, barrier = 0, chunk = 0}
 end
 
--- What a worker waits for goes on until `now`: added to `into`.
+-- A worker's wait lasts until `now`: added to `into`.
 local function add_wait(into, at, now)
   if not at or not at.since or at.async then return end
   if at.kind == "report" then

@@ -2,11 +2,11 @@
 -- measures of itself becomes a model of its throughput and the cost of a resize. Methods of tide.controller.
 --
 -- An order has all slots of the run by node and a number; an older one than the newest is refused, one that comes again
--- changes nothing. Workers leave at a report, or between two steps of a job that meets; when they are told to leave by
+-- changes nothing. Workers leave at a report, or between two steps of a job that meets; when they are asked to leave by
 -- force they end now, and what they had in hand is done again by others, as when a worker is lost.
 --
 -- The model (k.fit_goodput; Pollux, OSDI 2021, section 3.2) has a row for each number of machines and workers: of a
--- report of all in which nobody came or went, the seconds, and of these what the slowest worker computed. All seconds
+-- report of all in which none joined or left, the seconds, and of these what the slowest worker computed. All seconds
 -- are of this actor's clock: a worker that says otherwise of itself changes no row.
 local core = require "tide.core"
 local data_sets = require "tide.run.data_sets"
@@ -32,7 +32,7 @@ local function held_of(self)
   return held
 end
 
--- The newest workers of a node that may be told to leave.
+-- The newest workers of a node that may be asked to leave.
 local function newest_on(self, name, count)
   local ranks = {}
   for _, w in ipairs(self:staying()) do
@@ -88,7 +88,7 @@ local function changes_still(self)
   return false
 end
 
--- A suspended run gets workers; of those that are on their way already the ones that it is not to have go.
+-- A suspended run gets workers; of those that are starting already the ones that it is not to have go.
 local function wake(self, nodes)
   local left <const>, more = {}, {}
   for name, n in pairs(nodes) do left[name] = n end
@@ -135,7 +135,7 @@ end
 
 ---- measuring ------------------------------------------------------------------------------------------------------
 
--- Who takes part, as far as rows tell it apart.
+-- The participants, as far as rows distinguish them.
 local function parts_of(waiting)
   local ranks = {}
   for i, w in ipairs(waiting) do ranks[i] = w.rank end
@@ -206,7 +206,7 @@ from_driver["verb.grant"] = function(self, request)
   local function refuse(why, bound) return {refused = why, bound = bound} end
   if self.life:is "ending" then return refuse "the run is ending" end
   if request.order < (self.order or 0) then return refuse "a newer order has come" end
-  self.order = request.order -- what is told from now on is of it, also where it is refused
+  self.order = request.order -- reports from now on are of it, also if it is rejected
   if self:is_starting() then return refuse "the run has not started" end
   if self.life:is "departing" or self.life:is "leaving" then
     if request.force then force(self) end
@@ -239,7 +239,7 @@ end
 ---@return boolean whether a policy gives the run slots elsewhere when it has lost its last worker
 function methods:gets_others() return self.a.order ~= nil and self:fixed_workers() == nil end
 
----Workers are lost. When nobody is left but those that are to leave, who take no more of the work, these go now, and
+---Workers are lost. When only leavers are left, which take no more of the work, these go now, and
 ---the run is suspended until it gets other slots.
 function methods:wait_for_others()
   if not self:gets_others() or self.life:is "starting" or self.life:is "away" or self.life:is "ending" then return end
@@ -323,7 +323,7 @@ function methods:measure(waiting, sum)
 end
 
 ---@param job tide.job
----@return string|nil why workers of its runs can neither come nor leave, as far as that can be told beforehand
+---@return string|nil why workers of its runs can neither come nor leave, as far as that is known beforehand
 function grants.bound(job)
   if not job:survives_workers() then
     return "its work is bound to ranks: cut the data into chunks (w:chunks), or say `on_worker_loss = \"replay\"`"

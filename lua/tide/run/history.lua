@@ -1,12 +1,12 @@
 -- What is left of runs: the directories .tide/runs/ID. Files are the truth, there is no database beside them.
 --
---   run.json       who, what and how it ended; replaced as a whole when the state changes
+--   run.json       person, job and how it ended; replaced as a whole when the state changes
 --   reports.jsonl  the numbers of each report, a line each, as they come: the run's curves
 --   events.jsonl   what happened, a line each
 --   notes.json     what people noted about it (notes.lua)
 --   run.log, script.lua, options.json, summary.json, policies-JOB.journal, node-*.log
 --
--- A driver that is killed leaves its run as "running" in run.json; whoever reads finds that its process is gone, by
+-- A driver that is killed leaves its run as "running" in run.json; a reader finds that its process is gone, by
 -- pid and start time, and calls it lost. A line that was cut off is left out. Names of runs are matched against the
 -- names of directories and never joined to paths from outside.
 local core = require "tide.core"
@@ -76,7 +76,7 @@ function history.write(directory, record)
   return core.file_write(directory .. "/run.json", core.json_encode(record) .. "\n")
 end
 
----- of whoever reads -----------------------------------------------------------------------------------------------
+---- for readers ----------------------------------------------------------------------------------------------------
 
 ---@class tide.past_run
 ---@field id string its directory
@@ -99,7 +99,7 @@ end
 ---@field examples_per_s? number
 ---@field directory string
 
--- Whether the process that kept a run is there yet; nil: it cannot be told from here.
+-- Whether the process that kept a run is there yet; nil: unknown here.
 local function is_alive(record, here)
   if record.host ~= here.host then return nil end
   local began <const> = record.pid and history.began(record.pid)
@@ -143,7 +143,7 @@ function history.list(root)
     if record then list[#list + 1] = record end
   end
   if small then collectgarbage "restart" end
-  table.sort(list, function(a, b) -- names tell of seconds only
+  table.sort(list, function(a, b) -- names have seconds only
     local at <const>, other <const> = a.started_at or 0, b.started_at or 0
     return at < other or at == other and a.id < b.id
   end)

@@ -36,7 +36,7 @@ function run_host.make_directory(id)
   return path
 end
 
----Where a relative path is for others of this machine; as it is when that cannot be told.
+---Where a relative path is for others of this machine; as it is when that is unknown.
 ---@param path string
 ---@return string
 function run_host.absolute(path)
@@ -98,7 +98,7 @@ function run_host.record(run, more)
   for k, v in pairs(context.process) do record[k] = v end
   for k, v in pairs(more or {}) do record[k] = v end
   local ok, err = history.write(run.directory, record)
-  if not ok and not context.history_told then -- the run goes on, what is kept of it is not whole
+  if not ok and not context.history_told then -- the run continues, what is kept of it is not whole
     context.history_told = true
     context.warn(("%s/run.json could not be written: %s"):format(run.directory, err.message))
   end
@@ -132,7 +132,7 @@ end
 
 ---The most that the tables of a run may take on each node; nil: any.
 ---@param value? string|integer "256MB"
----@param what string who says so
+---@param what string the caller
 ---@return integer|nil bytes, table? err
 function run_host.memory(value, what)
   if value == nil then return nil end
@@ -259,7 +259,7 @@ local function end_of(run, answer, failure)
   return run_host.state_of(failure)
 end
 
----Tells the keeper of runs how a run has ended, unless the cluster ended before.
+---Notifies the keeper of runs how a run has ended, unless the cluster ended before.
 ---@param request table
 function run_host.tell_end(request)
   local state <const> = core.node().state

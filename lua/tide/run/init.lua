@@ -60,7 +60,7 @@ local function name_of(self, key, spec)
 end
 
 -- The run whose clocks the workers count: its own. Where it takes up a table with clocks, by its name, that an earlier
--- run of the script made, they go on with that table's.
+-- run of the script made, they continue with that table's.
 local function domain_of(self, specs)
   local owners <const> = self.cluster.named_domains or {}
   self.cluster.named_domains = owners
@@ -116,7 +116,7 @@ local function total_of(job)
   return count and count * job.stop.epochs or nil
 end
 
----The tables and the record of the job that `tide run --resume DIR` goes on with; once.
+---The tables and the record of the job that `tide run --resume DIR` continues with; once.
 ---@package
 function run.restore_job(self, context, job, name)
   local dir = context.resume
@@ -252,7 +252,7 @@ function run:show_log(event)
   end
 end
 
----Workers are gone and the run goes on without them.
+---Workers are gone and the run continues without them.
 ---@package
 function run:show_loss(event)
   local parts = {("tide: node %s is gone (%s), the run continues without its workers"):format(event.node, event.reason)}
@@ -262,7 +262,7 @@ function run:show_loss(event)
   self.cluster.context.progress:say(table.concat(parts, "; "))
 end
 
--- What is to be done to the cluster, one after the other, while the run goes on.
+-- Changes of the cluster, one after the other, during the run.
 ---@package
 function run:reshape(what, f)
   self.reshaping = self.reshaping or {}
@@ -279,7 +279,7 @@ function run:reshape(what, f)
   end)
 end
 
----A policy wants another number of servers; while one wish is carried out the newest one waits.
+---A policy requests another number of servers; while one request is carried out the newest one waits.
 ---@package
 function run:scale_servers(servers)
   local waits = self.wanted_servers
@@ -312,7 +312,7 @@ function run:add_workers(count)
   end
 end
 
--- A run that was closed before its workers had returned has nothing more to tell.
+-- A run that was closed before its workers had returned has nothing more to report.
 local function refuse_closed(self)
   if self.closed then error(errors.new("T0510", {message = "the run was canceled", help = "start another one"}), 0) end
 end
@@ -567,7 +567,7 @@ function run:stop(rule)
   if not self.closed then core.send(self.controller, {op = "stop", reason = rule or "asked"}) end
 end
 
----Writes a checkpoint while the workers go on, and waits until it is on disk.
+---Writes a checkpoint while the workers continue, and waits until it is on disk.
 ---@param o? {dir?: string, cut?: "clock"|"fuzzy"} default: as the job's field `checkpoint` says
 ---@return table info {generation, clock, cut, full, rows, bytes, took_s}
 function run:checkpoint(o)
@@ -595,12 +595,12 @@ local function verb(self, name, arguments, timeout_s)
 end
 
 ---Lets all workers wait in their next report, or for their next chunk; true when they do. With `release` they leave
----there: their slots are free, the tables stay, and the run goes on when it is resumed.
+---there: their slots are free, the tables stay, and the run continues when it is resumed.
 ---@param o? {release?: boolean}
 ---@return true|nil, table? err
 function run:pause(o) return verb(self, "pause", {release = o and o.release or nil}) end
 
----Goes on after a pause; one that gave its slots back waits for others first.
+---Resumes after a pause; one that released its slots waits for others first.
 ---@return true|nil, table? err
 function run:resume() return verb(self, "resume", {}, 7 * 24 * 3600) end
 
@@ -635,7 +635,7 @@ end
 ---Ends the workers now, and drops the run's tables: nothing of it stays on any node.
 function run:cancel() close(self) end
 
----Done with a run: what it holds on nodes is freed, its tables too. A run that goes on is ended.
+---Done with a run: what it holds on nodes is freed, its tables too. An active run is ended.
 ---`local run <close> = cluster:start(job)` does it at the end of the block; the end of the cluster does it for all.
 function run:close() self:cancel() end
 

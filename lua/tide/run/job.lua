@@ -26,7 +26,7 @@ local text = require "tide.text"
 ---@field memory? string|integer what the tables of a run may take on each node: "256MB"
 ---@field batch? integer|{total: integer, min?: integer, max?: integer} examples of a step over all workers, and of one
 ---@field prepare? fun(w: tide.worker) what a worker does before it says that it is ready
----@field policies? table<string, string|table> who decides, by kind: {batching = "batching/boa"}
+---@field policies? table<string, string|table> the policy of each kind: {batching = "batching/boa"}
 local job = {}
 job.__index = job
 
@@ -152,7 +152,7 @@ function job:has_chunks()
   return self.chunks ~= nil or (self.data ~= nil and not data_sets.is_set(self.data))
 end
 
----@return boolean whether the run goes on without a lost worker
+---@return boolean whether the run continues without a lost worker
 ---@package
 function job:survives_workers()
   return (self.on_worker_loss or (self:has_chunks() and "replay" or "stop")) == "replay"

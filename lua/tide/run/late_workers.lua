@@ -1,4 +1,4 @@
--- Workers that do not come to a report after their run was told to stop: they are named, with the line of the script
+-- Workers that do not come to a report after their run was stopped: they are named, with the line of the script
 -- that each is at, and when their time is over the run is cancelled. Methods of tide.controller.
 local core = require "tide.core"
 local stacks = require "tide.cluster.stacks"
@@ -27,7 +27,7 @@ function methods:late_workers()
   return #late > 0 and table.concat(late, ", ") or "no worker is late"
 end
 
----The run was told to stop: workers that do not come are named, and ended after `within_s`; nil: they are not.
+---The run was asked to stop: workers that do not come are named, and ended after `within_s`; nil: they are not.
 function methods:await_stop(within_s)
   if within_s then self.stop_by = math.min(self.stop_by or math.huge, core.now() + within_s) end
   self.name_late_at = self.name_late_at or core.now() + NAME_S
@@ -63,7 +63,7 @@ function methods:look_for_late()
   end
 end
 
----Who holds up the run: {} -> {late}.
+---The workers that delay the end: {} -> {late}.
 function from_driver.late(self) return {late = self:late_workers()} end
 
 return late_workers

@@ -1,8 +1,8 @@
--- The life of a run, as its cluster sees it: what its controller tells the keeper of runs (runs.lua), and the verbs
--- that come from there: pause, resume, set, workers, stop, cancel. Methods of tide.controller.
+-- The life of a run, as its cluster sees it: what its controller reports to the keeper of runs (runs.lua), and the
+-- verbs that come from there: pause, resume, set, workers, stop, cancel. Methods of tide.controller.
 --
--- A pause begins at the next report of all, or at once for workers that wait for a chunk: nobody is answered until the
--- run is resumed, and `stop.time` stands still. With `release` it begins at a report, or between two steps of a job
+-- A pause begins at the next report of all, or at once for workers that wait for a chunk: no worker is answered until
+-- the run is resumed, and `stop.time` pauses. With `release` it begins at a report, or between two steps of a job
 -- that meets, and the workers leave there: their slots are free, the tables stay. When it is resumed, workers begin
 -- anew wherever there are slots, like those that join (elastic_workers.lua), so it is for jobs whose work is bound to
 -- no rank. What a net's workers leave in w.state, the new ones find there.
@@ -25,7 +25,7 @@ local STOPPED <const> = {asked = true, interrupted = true}
 
 ---- the controller -------------------------------------------------------------------------------------------------
 
----Changes params from the next report on; who was told of the former ones keeps those.
+---Changes params from the next report on; workers that got the former ones keep those.
 ---@param changes table<string, any>
 function methods:change_params(changes)
   local merged = {}
@@ -51,8 +51,8 @@ function methods:run_state()
   return "running", life:is "resting" and ("pausing for %d s"):format((core.now() - self.rest.since) // 1) or nil
 end
 
----Tells the keeper of runs how this one is: now and then, and at once when that changes. Whoever keeps them by now
----hears of the run by it.
+---Reports this run's state to the keeper of runs: now and then, and at once when it changes. A new keeper
+---learns of the run by it.
 ---@param now? boolean
 function methods:tell_runs(now)
   if not self.a.number then return end
@@ -77,7 +77,7 @@ function methods:tell_runs(now)
   self.told_params = self.params
 end
 
--- Appends a line to a file of the run's directory. What a full disk does not take is told once, and the run goes on.
+-- Appends a line to a file of the run's directory. A full disk is reported once, and the run continues.
 local function append(self, name, line)
   if not self.a.directory or self.closed or core.simulated() then return end
   line.time = core.wall()
@@ -168,7 +168,7 @@ local function refuse_ended(self)
   end
 end
 
----The run ends: who waits for its pause, or for its going on, hears of it.
+---The run ends: notifies waiters for its pause or resumption.
 function methods:end_waiting()
   if not self.rest then return end
   local err <const> = script.error("T0513", "the run ends: " .. (self:run_state()))
@@ -194,7 +194,7 @@ from_driver["verb.pause"] = function(self, request, message)
   local err <const> = cannot_pause(self, request.release)
   if err then return nil, err end
   table.insert(self:rest_now().callers, message)
-  if request.release then -- it stays so until it is resumed, whatever a policy wishes
+  if request.release then -- it stays so until it is resumed, whatever a policy decides
     self.rest.why = nil
     self.life:fire "release"
   elseif self.life:is "running" then
@@ -208,14 +208,14 @@ end
 ---@param why? string
 function methods:begin_to_leave(why)
   self:rest_now().why = why
-  count_rest(self) -- they go on to their next report, if they do not rest in one already
+  count_rest(self) -- they continue to their next report, if they do not wait in one already
   self:release_due()
   self:hand_out()
   self:leave_between_steps()
   self:look_for_rest()
 end
 
----Suspended, perhaps about to go on: it stays so.
+---Suspended, perhaps about to resume: it stays so.
 function methods:stay_suspended()
   self.rest.why = nil
   for _, w in ipairs(self.workers) do
@@ -320,7 +320,7 @@ end
 ---The same where a policy gives it other slots.
 function methods:still_parked() self:tell_runs(true) end
 
----Suspended, and those that come back are all there: they begin. Who is lost on the way is not waited for.
+---Suspended, and those that come back are all there: they begin. It does not wait for those lost meanwhile.
 function methods:look_for_awake()
   if not self.life:is "coming_back" then return end
   local waiting = 0
@@ -379,7 +379,7 @@ function methods:resume(message)
   return service.LATER
 end
 
----Workers go on: the pause is over, or is not to come.
+---Workers continue: the pause is over, or is cancelled.
 function methods:go_on()
   count_rest(self)
   local rest <const> = self.rest
@@ -451,13 +451,13 @@ from_driver["verb.cancel"] = function(self, request)
   return {state = (self:run_state())}
 end
 
----Somebody has noted something about the run.
+---A note or tags of the run have changed.
 function from_driver.noted(self, request)
   if not self.a.directory or core.simulated() then return nil end
   return notes.write(self.a.directory, request)
 end
 
----The keeper of runs holds this run for ended: whoever else works for it by now must not meet it.
+---The keeper of runs considers this run ended: it must not meet its successors.
 function from_driver.disowned(self)
   if not self.life:is "over" then
     self:fail(script.error("T0509", "the cluster holds this run for lost", {exit = 5,

@@ -1,4 +1,4 @@
--- Nodes and workers of a run that are lost: whether the run goes on without them, and with what error it ends else.
+-- Nodes and workers of a run that are lost: whether the run continues without them, or the error with which it ends.
 local ask_all = require "tide.ask_all"
 local core = require "tide.core"
 local script = require "tide.script"
@@ -17,7 +17,7 @@ function losses.may_be(err) return losses.NAMES[err.name or ""] or err.code == "
 ---@return string|nil reason why a member is no longer up
 ---@return boolean? in_order it leaves or has left: its rows are handed on
 function losses.gone(node)
-  for _, member in ipairs(core.members() or {}) do -- a former node of the same name is no news of this one
+  for _, member in ipairs(core.members() or {}) do -- a former node of the same name does not count for this one
     if member.id == node.id and member.state ~= "up" and member.state ~= "joining" then
       return (member.reason and member.reason ~= "" and member.reason) or member.state,
         member.state == "leaving" or member.state == "left"
@@ -50,7 +50,7 @@ function methods:lost_copies()
     state = ("a part of the tables is gone (%s); the run is ended"):format(table.concat(lost, ", "))})
 end
 
----Before the run counts as finished: is everybody there who holds its rows?
+---Before the run counts as finished: are all holders of its rows there?
 ---@return tide.error|nil
 function methods:missing()
   local holders, silent = {}, 0
@@ -83,7 +83,7 @@ function methods:tables_on(node)
     if handle and (handle.spec.replicas or 0) > 0 then
       gone_here = #handle:health().lost > 0 -- else its copies take over
     elseif handle then
-      -- Rows that relocate live where they are used, whoever their home is.
+      -- Rows that relocate live where they are used, whatever their home is.
       local moves = handle.spec.technique == "relocate" or handle.spec.technique == "intent"
       gone_here = (handle:homes()[node.id] or 0) > 0 or (moves and node.workers > 0)
     end
@@ -92,7 +92,7 @@ function methods:tables_on(node)
   return lost
 end
 
----@return tide.error|nil why the run cannot go on without this node
+---@return tide.error|nil why the run cannot continue without this node
 function methods:verdict(node, reason, in_order)
   if in_order then
     if node.workers == 0 or self:may_go_on(node) then return nil end
@@ -116,7 +116,7 @@ function methods:verdict(node, reason, in_order)
       .. longer})
 end
 
----@return boolean whether the job allows it, and somebody is left to do what these workers leave
+---@return boolean whether the job allows it, and a worker is left for what these leave
 function methods:may_go_on(node)
   if not self.job:survives_workers() or self:is_starting() then return false end
   local left, done = 0, 0

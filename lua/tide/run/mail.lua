@@ -1,15 +1,15 @@
--- Values on their way from worker to worker: queues, windows, pieces. What scripts call is tide.peers.
+-- Values in flight between workers: queues, windows, pieces. What scripts call is tide.peers.
 --
 -- A message goes from one worker's actor to the other's, in the bulk lane, in order. A value is cut into pieces; the
 -- receiver puts them together and keeps the value by sender and tag until it is asked for. All that a worker has not
 -- taken out of its mailbox fits half of it, so that the controller's messages always find room: each sender has its
 -- share of that, its window, and sends on when the receiver has acknowledged. The receiver acknowledges what it takes
--- while it keeps less than 32 MiB, and always what comes from whom it waits for. Sends run in fibers of their own; a
--- worker that waits for anything takes what comes and so lets others send.
+-- while it keeps less than 32 MiB, and always what comes from the peer that it waits for. Sends run in fibers of their
+-- own; a worker that waits for anything takes what comes and so lets others send.
 --
 -- Everything belongs to a *view*: the workers that met last. Messages of a former view are dropped, those of the next
 -- one wait until this worker has formed it too. A worker that leaves a view says so behind its last value (`over`);
--- the death of one is told by its monitor. Then nothing is waited for any more that it has not sent.
+-- the death of one arrives by its monitor. Then nothing is waited for any more that it has not sent.
 local core = require "tide.core"
 
 local SIZES <const> = {f32 = 4, f64 = 8, i32 = 4, i64 = 8, u64 = 8, u8 = 1, u32 = 4, u16 = 2}

@@ -1,9 +1,9 @@
--- What a run's controller has to tell the driver. Methods of tide.controller.
+-- Events of a run's controller for the driver. Methods of tide.controller.
 --
 -- Events are a stream (tide.stream), encoded one by one, since a message holds a bounded number of values and bytes,
 -- and a driver may do something else for an hour. The entries of a report's workers
 -- are encoded in groups. What waits is bounded too: of what is too much the oldest go, lines of the log first, then
--- reports; how many went the driver is told. Everything else (a failure, the end) stays.
+-- reports; the driver gets the number of dropped ones. Everything else (a failure, the end) stays.
 local core = require "tide.core"
 local events = require "tide.cluster.events"
 local pieces = require "tide.run.pieces"
@@ -103,7 +103,7 @@ function methods:read_events(message, after)
   return self.outbox:read(message, after or 0)
 end
 
----Tells the driver, and the cluster's events.
+---Notifies the driver, and the cluster's events.
 ---@param event table {kind=, ...}
 function methods:emit(event)
   if event.kind == "log" and self.logs - self.logs_sent >= core.limit "run_log_lines" then

@@ -38,7 +38,7 @@ end
 ---Makes whole lines of chunks.
 ---@param tell fun(lines: string) gets one line or several, without the last line end
 ---@return fun(chunk: string) put
----@return fun() flush tells of a line without an end
+---@return fun() flush passes on a line without an end
 function output.lines(tell)
   local partial = ""
   local function flush()

@@ -48,7 +48,7 @@ end
 
 ---@param given any
 ---@param known? table<string, any> params that there are; nil: any may be given
----@param o? {who?: string, new?: boolean} who: what was called; new: names that are not known may be given
+---@param o? {who?: string, new?: boolean} who: what was called; new: unknown names may be given
 ---@return true|nil, tide.error? err T0113
 function params.check(given, known, o)
   o = o or {}

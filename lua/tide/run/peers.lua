@@ -3,20 +3,20 @@
 --   local peers = w:peers()                         -- all workers call it: they meet, and form a view
 --   peers:send(rank, tag, tensor)                   -- begins; tensors or plain tables, in order per pair and tag
 --   local value, lost = peers:receive(rank, tag)
---   local values, lost = peers:gather(tag, value)   -- everybody's, by rank
+--   local values, lost = peers:gather(tag, value)   -- of all, by rank
 --   local total, lost = peers:sum(tag, tensor)      -- the same bits for all
 --   local theirs, lost = peers:swap(tag, {[rank] = value})
 --   local values, lost = peers:agree(value)         -- did all of that reach all? the same answer for all
 --
 -- A call that waits for a worker that is gone (dead, left the view, or returned) gives nil, "lost" on all that wait for
--- it; what came of it before counts. Who has seen "lost", or is told so by agree, calls w:peers() again; so does
--- everybody else then. docs/guides/peers.md has the whole contract. How messages travel is mail.lua.
+-- it; what came of it before counts. A worker that has seen "lost", or gets it from agree, calls w:peers() again; so do
+-- all others then. docs/guides/peers.md has the whole contract. How messages travel is mail.lua.
 local core = require "tide.core"
 local data_sets = require "tide.run.data_sets"
 local mail = require "tide.run.mail"
 local script = require "tide.script"
 
-local SMALL_ELEMENTS <const> = 4096 -- sums of so many at most are made by everybody, in one step instead of two
+local SMALL_ELEMENTS <const> = 4096 -- sums of so many at most are made by all, in one step instead of two
 
 ---@class tide.peers
 ---@field ranks integer[] of the workers in this view, in order
@@ -152,7 +152,7 @@ end
 local ticket_methods = {}
 ticket_methods.__index = ticket_methods
 
----Whether everybody's value is here.
+---Whether the values of all are here.
 ---@return boolean wait() would not wait
 function ticket_methods:done()
   local self_ <const> = self.peers
@@ -164,7 +164,7 @@ function ticket_methods:done()
   return true
 end
 
----Waits until everybody's value is here.
+---Waits until the values of all are here.
 ---@return table|nil values by rank
 ---@return "lost"|nil
 function ticket_methods:wait()
@@ -172,7 +172,7 @@ function ticket_methods:wait()
   return table.unpack(self.result, 1, self.result.n)
 end
 
----Everybody's value of a call in which all take part.
+---The values of a call in which all take part.
 ---@return table|nil values by rank
 ---@return "lost"|nil
 ---@package
@@ -186,7 +186,7 @@ function peers:collect(kind, tag, own, where)
   return values
 end
 
----Everybody's value, by rank: all workers of the view call it with the same tag.
+---The values of all, by rank: all workers of the view call it with the same tag.
 ---@param tag string|integer
 ---@param value any
 ---@param o? {async?: boolean} async: gives a ticket with done() and wait()
@@ -221,7 +221,7 @@ local function add_up(self, tag, own, count, where)
   return total
 end
 
----The sum of everybody's tensors, element by element, added in the order of ranks: the same bits on all.
+---The sum of all workers' tensors, element by element, added in the order of ranks: the same bits on all.
 ---@param tag string|integer
 ---@param tensor table of the same type and size on all workers
 ---@return table|nil tensor a new one
@@ -262,7 +262,7 @@ function peers:sum(tag, tensor)
 end
 
 ---All to all: gives each worker its value of `map`, and gets what each has for this one. All workers of the view call
----it with the same tag; who is not in the map gets nothing.
+---it with the same tag; ranks outside of the map get nothing.
 ---@param tag string|integer
 ---@param map table<integer, any> by rank
 ---@return table<integer, any>|nil by rank
@@ -276,8 +276,8 @@ function peers:swap(tag, map)
   return self:collect("swap", tag, map[self.w.rank], where)
 end
 
----Whether all that was done in this view reached all: everybody comes here, at the end of a stretch that all have done
----or somebody has lost, and everybody gets the same answer. Reports and barriers come behind it.
+---Whether all that was done in this view reached all: all come here, at the end of a stretch that all have done
+---or one has lost, and all get the same answer. Reports and barriers come behind it.
 ---@param value? any something that all are to know
 ---@return table<integer, any>|nil values by rank; nil: call w:peers() and do the stretch again
 ---@return "lost"|nil

@@ -1,9 +1,9 @@
 -- The workers of a run by rank. Methods of tide.controller.
 --
 -- A rank is a slot of this list. The rank of a worker that is gone is given to another one, so an elastic run has as
--- many ranks as it had workers at one time, whatever comes and goes. The *life* of a worker tells those of one rank
--- apart: a worker says it with each message, and what a former one still says is dropped. Its random numbers are a
--- stream of its own, which no other worker of the run has had.
+-- many ranks as it had workers at one time, whatever joins and leaves. The *life* of a worker distinguishes those of
+-- one rank apart: a worker says it with each message, and what a former one still says is dropped. Its random numbers
+-- are a stream of its own, which no other worker of the run has had.
 --
 -- Workers of one rank are never taken for one another by their peers, which know each other by rank: a rank is free
 -- when two reports of all were complete without its worker, or when no worker is left that knew it.
@@ -15,7 +15,7 @@ local registry = {methods = methods}
 local REPORTS <const> = 2
 local IS_THERE <const> = {starting = true, ready = true, running = true, joining = true, waiting = true}
 
--- The lowest rank that nobody has.
+-- The lowest unused rank.
 local function free_rank(self)
   local knows = false
   for _, w in ipairs(self.workers) do knows = knows or w.state ~= "lost" end
@@ -41,7 +41,7 @@ end
 ---What an agent is asked to start workers.
 ---@param list table[] workers of one node
 ---@param count integer workers of the run
----@param resume? table[] where each goes on
+---@param resume? table[] where each continues
 function methods:start_request(list, count, resume)
   local request <const> = {op = "start", run = self.a.run, job = self.a.job, ranks = {}, lives = {}, streams = {},
     workers = count, crowded = self.crowded, seed = self.a.seed, params = self.params, tables = self.a.tables,

@@ -121,7 +121,7 @@ function methods:refresh()
 end
 
 ---Lets all workers wait in their next report, or for their next chunk; true when they do. With `release` they leave
----there: their slots are free, and the run goes on when it is resumed.
+---there: their slots are free, and the run continues when it is resumed.
 ---@param o? {release?: boolean, timeout?: string|number}
 ---@return true|nil, table? err
 function methods:pause(o)
@@ -129,7 +129,7 @@ function methods:pause(o)
   return verb(self, "pause", {release = o.release or nil}, o.timeout)
 end
 
----Goes on; one that gave its slots back waits for others first. One that has ended, but is not done, begins anew from
+---Resumes; one that released its slots waits for others first. One that has ended, but is not done, begins anew from
 ---its newest checkpoint, as a run of its own.
 ---@param o? {timeout?: string|number}
 ---@return true|tide.remote_run|nil, table? err the new run, if this one has ended

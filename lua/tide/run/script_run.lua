@@ -1,8 +1,8 @@
 -- The run of a script without jobs, such as one of actors, on a cluster that stays: a record by which it is listed,
 -- followed and stopped like other runs. It has no slots, workers or reports.
 --
--- An actor beside tide.main tells the keeper of runs (cluster/runs.lua) that the script goes on, and takes the verbs:
--- `stop` and `cancel` end the script. tide.main waits for that order in a fiber.
+-- An actor beside tide.main reports to the keeper of runs (cluster/runs.lua) that the script is active, and takes the
+-- verbs: `stop` and `cancel` end the script. tide.main waits for that order in a fiber.
 local core = require "tide.core"
 local errors = require "tide.errors"
 local notes = require "tide.run.notes"

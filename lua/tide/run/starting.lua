@@ -99,7 +99,7 @@ local function same_slots(self)
   return {grant = grant}
 end
 
----Gives up this attempt and begins another one: on other slots when a node with workers is lost, else on the same.
+---Abandons this attempt and begins another one: on other slots when a node with workers is lost, else on the same.
 ---@param why string
 ---@param err? table the error, where it is not known yet whether a node is lost
 function methods:start_anew(why, err)

@@ -28,9 +28,9 @@ return machine.define {
   order = {"starting", "running", "pausing", "paused", "leaving", "yielding", "suspending", "parking", "suspended",
            "asking", "waking", "parked", "placed", "stopping", "finished", "failed", "cancelled"},
   groups = {
-    held_back = {"pausing", "paused"},     -- who comes to a report or asks for a chunk waits
+    held_back = {"pausing", "paused"},     -- a worker that comes to a report or requests a chunk waits
     to_leave = {"leaving", "yielding"},    -- workers leave at the next report
-    departing = {"suspending", "parking"}, -- workers are told to leave, and some are there yet
+    departing = {"suspending", "parking"}, -- workers were asked to leave, and some are still there
     away = {"suspended", "asking", "waking", "parked", "placed"}, -- no worker has begun
     by_policy = {"parked", "placed"},      -- of those: a scheduling policy gives it slots
     coming_back = {"waking", "placed"},    -- of those: workers start

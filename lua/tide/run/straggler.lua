@@ -8,8 +8,8 @@ local KINDS <const> = {moves = true, stays = true, none = true}
 local function whole(n, most) return math.type(n) == "integer" and n >= 1 and n <= most end
 
 ---"stays": worker 1 is slow from beginning to end. "moves": at any clock one worker is slow, drawn anew every `clocks`
----clocks (who was slow may be drawn again). Each worker counts by its own clocks, so one that is behind is still slow
----in a clock which the others have left.
+---clocks (the slow worker may be drawn again). Each worker counts by its own clocks, so one that is behind is still
+---slow in a clock which the others have left.
 ---@param o {workers: integer, kind?: "moves"|"stays"|"none", factor?: number, clocks?: integer, seed?: integer}
 ---@return fun(rank: integer, clock: integer): number factor of the worker in its clock; 1: not slow
 local function straggler(o)

@@ -24,7 +24,7 @@ local summary = {}
 ---@field forwarded integer accesses that a home passed on to the owner
 ---@field relocated integer rows that changed their node
 ---@field relocations_per_s number
----@field relocate_p50_s number|nil from the wish for a row to its arrival: quantiles, within a fifth
+---@field relocate_p50_s number|nil from the request of a row to its arrival: quantiles, within a fifth
 ---@field relocate_p99_s number|nil
 ---@field location_used integer accesses that went straight to where the key was last
 ---@field location_stale integer those that did not find it there
@@ -34,7 +34,7 @@ local summary = {}
 ---@field wire_messages integer frames between processes
 ---@field comm_bytes integer|nil sent by the exchange of gradients, of all workers
 ---@field comm_bytes_step number|nil of a worker in a step
----@field comm_s number|nil some gradient was under way: sum over the workers
+---@field comm_s number|nil some gradient was in flight: sum over the workers
 ---@field comm_skew_s number|nil of which workers waited for others to end their step
 ---@field comm_wait_s number|nil of which workers waited for gradients that all had ready
 ---@field overlap number|nil share of comm_s without comm_skew_s that was hidden behind computing

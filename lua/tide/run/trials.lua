@@ -3,8 +3,8 @@
 --
 -- Search: all combinations (grid), draws (random), or draws of which the poor ones are stopped early (halving):
 -- asynchronous successive halving in its stopping form (Li et al., A System for Massively Parallel Hyperparameter
--- Tuning, 2020). A trial that comes to rung k, after min_reports * eta^k reports, goes on if it is among the best 1/eta
--- of all that have come there so far, itself included; nobody waits for others.
+-- Tuning, 2020). A trial that comes to rung k, after min_reports * eta^k reports, continues if it is among the best
+-- 1/eta of all that have come there so far, itself included; none waits for others.
 local checks = require "tide.checks"
 local core = require "tide.core"
 local errors = require "tide.errors"
@@ -197,7 +197,7 @@ local function note_rungs(o, rungs, row)
 end
 
 -- Takes the score of a report into the row.
----@return boolean whether the trial goes on
+---@return boolean whether the trial continues
 local function judge(o, rungs, row, score)
   if type(score) ~= "number" then
     error(script.error("T0113", o.score and "`score` of tide.trials gives a number"

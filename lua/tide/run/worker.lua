@@ -3,7 +3,7 @@
 -- It talks with the run's controller by casts (op = ready, report, progress, barrier, chunk, log, done, failed,
 -- evaluated) and reads its mailbox only where the job waits or asks (report, barrier, chunks, stopping): those are the
 -- points at which evaluations run and a stop takes effect. After job.worker has returned it serves evaluations until
--- it is told to end.
+-- it is asked to end.
 local core = require "tide.core"
 local data_sets = require "tide.run.data_sets"
 local output = require "tide.run.output"
@@ -36,7 +36,7 @@ local ARRIVALS_MOST <const> = 1024 -- barriers that a worker has come to and oth
 ---@field work table|nil newest batch and passes of a step, of a job whose batch changes: {total=, accum=}
 ---@field meet integer how often all of a job that meets were asked to
 ---@field begun integer reports of all before it began, where it joined
----@field suspends boolean|nil it was told to leave together with all others
+---@field suspends boolean|nil it was asked to leave together with all others
 ---@field clocks integer intervals ended so far; not 0 at the start of a resumed run
 ---@field passes integer passes over the data in chunks that are complete; not 0 at the start of a resumed run
 ---@field state table what the worker wants to find again when the run is resumed: numbers, strings, tables of them
@@ -197,7 +197,7 @@ local function receive_own(self, timeout_s)
     local left <const> = deadline and math.max(0, deadline - core.now())
     if self.waits_for then
       if left == 0 then break end
-      core.sleep(math.min(0.005, left or 0.005)) -- who waits there keeps what comes
+      core.sleep(math.min(0.005, left or 0.005)) -- a waiter there keeps what comes
     else
       local message, err = receive(left)
       if not message then return nil, err end
@@ -216,8 +216,8 @@ function w_methods:box()
 end
 
 ---Meets with all other workers: then they can send each other typed arrays, see tide.peers. Called again, it makes a
----view of those that run then: after somebody was lost, and where workers may have joined.
----@param value? any something that all are to know: `values` of the result has everybody's, by rank
+---view of those that run then: after one was lost, and where workers may have joined.
+---@param value? any a value for all: `values` of the result has those of all, by rank
 ---@return tide.peers
 function w_methods:peers(value) return require("tide.run.peers").form(self, self:box(), value) end
 
@@ -313,7 +313,7 @@ function chunk_methods:report(fields)
 end
 
 ---Iterates over this chunk in parts of `n` examples: `for first, last in chunk:steps(100) do ... end`. In a worker
----whose node is told to leave the loop ends behind the part in hand: what was done counts, once, and others get the
+---whose node is asked to leave the loop ends behind the part in hand: what was done counts, once, and others get the
 ---rest. Say by chunk:report what was done in each part, inside the loop.
 ---@param n integer
 ---@return fun(): integer?, integer?
@@ -334,9 +334,9 @@ function chunk_methods:steps(n)
 end
 
 ---Iterates over chunks of the data, one pass a call: `for chunk in w:chunks() do ... end`. The controller hands the
----next free chunk to whoever asks; the loop ends for all workers when every chunk of the pass is complete. A chunk is
+---next free chunk to each request; the loop ends for all workers when every chunk of the pass is complete. A chunk is
 ---complete when its worker comes for the next one: wait for its asynchronous operations before. What a lost worker had
----not completed another one does again. When the run is told to stop, the loop ends behind the chunk in hand.
+---not completed another one does again. When the run is asked to stop, the loop ends behind the chunk in hand.
 ---@return fun(): tide.chunk|nil
 function w_methods:chunks()
   if not self.job:has_chunks() then
@@ -400,7 +400,7 @@ end
 function arrival_methods:wait()
   local w <const> = self.worker
   if not self.passed then await(w, "pass", self.id) end
-  settle() -- here is what everybody pushed
+  settle() -- here are the pushes of all
   w.waited_for = math.max(w.waited_for, self.id)
   local values = self.values and #self.values > 0 and {} or nil
   for _, each in ipairs(self.values or {}) do
@@ -410,10 +410,10 @@ function arrival_methods:wait()
 end
 
 ---Waits until every worker that still runs is at a barrier of this name. After it all workers read the same values.
----With `async` the worker goes on, to what the others do not touch, and waits later, or looks whether they have come:
----`local arrival = w:barrier("block", nil, {async = true})`, `arrival:done()`, `arrival:wait()`. What was done before
----the arrival is seen by all behind the wait. Barriers pass in the order in which a worker comes to them, and so do
----reports: all workers come to the same ones in the same order.
+---With `async` the worker continues, with what the others do not touch, and waits later, or looks whether they have
+---come: `local arrival = w:barrier("block", nil, {async = true})`, `arrival:done()`, `arrival:wait()`. What was done
+---before the arrival is seen by all behind the wait. Barriers pass in the order in which a worker comes to them, and so
+---do reports: all workers come to the same ones in the same order.
 ---@param name? string
 ---@param value? any something that all are to know
 ---@param o? {async?: boolean}
@@ -440,7 +440,7 @@ function w_methods:barrier(name, value, o)
   return arrival:wait()
 end
 
----Tells the run's `comm` policy what the exchange of gradients took.
+---Reports the cost of the exchange of gradients to the run's `comm` policy.
 ---@param fields table {seconds =, paths =, windows = by tensor, bytes =, busy_s =, step_s =, waited_s =, flops =,
 ---products_s =}
 ---@package
@@ -457,7 +457,7 @@ function w_methods:intent(handle, keys, from, to)
   return handle:intent(keys, self.clock_base + from, self.clock_base + (to or from + 1))
 end
 
----Ends this worker's clock interval: what it pushed is on its way, and others need not wait for it any more.
+---Ends this worker's clock interval: what it pushed is in flight, and others need not wait for it any more.
 ---@return integer clock
 function w_methods:clock()
   local clock <const> = core.clock()
@@ -589,7 +589,7 @@ function worker.main(a)
     core.worker_end()
     self.flush_output()
     flush_progress(self)
-    if self.arrivals[self.barriers] then await(self, "pass", self.barriers) end -- nobody has to do without its values
+    if self.arrivals[self.barriers] then await(self, "pass", self.barriers) end -- none has to do without its values
     tell(self, {op = "done", record = record_of(self)})
     while true do
       local message, problem = receive()

@@ -15,7 +15,7 @@ job.__index = job
 local UNKNOWN_S <const> = 60 -- of one slot, of a run that has done nothing yet
 local YEAR_S <const> = 365 * 86400
 
----A job of the simulator that goes on from where a run is.
+---A job of the simulator that continues from the state of a run.
 ---@param request table {entry = of the view, machines = machine by node}
 function job.new(_, request)
   local e <const> = request.entry

@@ -4,7 +4,7 @@
 --
 -- A decision becomes a *target* of each run, slots by node, which is kept with its record; settle.lua brings what runs
 -- hold there. The policy sees targets as what is held: they are what was decided. Source, parameters and export of the
--- policy are kept as "seat/scheduling", so that whoever keeps the runs next goes on with it.
+-- policy are kept as "seat/scheduling", so that the next keeper of runs continues with it.
 local core = require "tide.core"
 local errors = require "tide.errors"
 local Host = require "tide.policy.host"
@@ -214,7 +214,7 @@ end
 
 ---- the seat -------------------------------------------------------------------------------------------------------
 
--- What the next keeper needs to go on.
+-- What the next keeper needs to continue.
 local function remember(self, record)
   local k = self.kept or {}
   if record.text and not record.canary then
@@ -301,7 +301,7 @@ function scheduler:remove()
   core.fiber(core.control_put, SEAT)
 end
 
----Goes on with the policy that the keeper before this one had.
+---Continues with the policy of the keeper before this one.
 function scheduler:recover()
   local found <const> = core.control_list(SEAT)
   local bytes <const> = found and found[SEAT]
@@ -316,7 +316,7 @@ function scheduler:recover()
   if k.pool then self:provision(k.pool) end
 end
 
----Nodes come and go as the policy wishes: {min, max, kind, workers, ..}.
+---The policy adds and removes nodes: {min, max, kind, workers, ..}.
 ---@return true|nil, table? err
 function scheduler:provision(o)
   if self.pool then self.pool:close() end
@@ -391,7 +391,7 @@ function scheduler:finished(r)
   self.host:event("finish", r.n)
 end
 
----What a run's controller told: model, cost of a resize, slots that it holds.
+---What a run's controller reported: model, cost of a resize, slots that it holds.
 function scheduler:told(r, request)
   if type(request.fixed) == "string" then r.bound = request.fixed end
   if models.take(r, request) then self:event("fit", r) end

@@ -1,4 +1,4 @@
--- What a run's controller tells of its throughput and progress becomes what policies see of it. Foreign values: a
+-- Turns a controller's reports of throughput and progress into what policies see of the run. Foreign values: a
 -- number that cannot be is left out, and nothing that a run says gives it a size that it has not come near.
 local core = require "tide.core"
 
@@ -37,7 +37,7 @@ local function noise_of(g)
   return {sqr = g.sqr, var = g.var}
 end
 
----Takes in what a run told: {model = {perf, gns, batch, seen, fit}, progress = {examples, total}}.
+---Takes in the report of a run: {model = {perf, gns, batch, seen, fit}, progress = {examples, total}}.
 ---@param r table its record
 ---@param request table
 ---@return boolean whether it has a new fit

@@ -1,5 +1,5 @@
--- Nodes with worker slots as scheduling sees them: who is up, on which machine. A node that has gone is forgotten; one
--- of the same name that comes later is another one.
+-- Nodes with worker slots as scheduling sees them: which are up, on which machine. A node that has gone is forgotten;
+-- one of the same name that comes later is another one.
 local core = require "tide.core"
 
 local nodes = {}
@@ -25,7 +25,7 @@ local function ask_machine(self, member)
   end)
 end
 
----Takes in who is there.
+---Takes in the members.
 ---@return {name: "join"|"leave", id: integer}[] what has changed
 function nodes:look()
   local events, ids, names = {}, {}, {}

@@ -1,4 +1,4 @@
--- Nodes of a scheduled cluster that come and go as its policy wishes (plan.nodes), by the contract of provisioners
+-- Nodes of a scheduled cluster that its policy adds and removes (plan.nodes), by the contract of provisioners
 -- (tide.provision). Nodes that were there before stay.
 local core = require "tide.core"
 local errors = require "tide.errors"

@@ -1,9 +1,9 @@
 -- From what runs hold to what they are to hold: shrinks first, then grows; never two changes of a run at once.
 --
 -- A run's controller is asked with `verb.grant {order, nodes}`: the slots that it is to have, all of them; a newer
--- order wins. It answers at once, and tells what its workers hold again and again. What it holds less than its grant is
--- free; what it is given more is recorded before it hears of it. So a slot has one owner at any time, whoever dies: an
--- order that was lost is sent again, and one that came twice changes nothing.
+-- order wins. It answers at once, and reports what its workers hold again and again. What it holds less than its grant
+-- is free; what it is given more is recorded before it is notified. So a slot has one owner at any time, whichever
+-- process dies: an order that was lost is sent again, and one that came twice changes nothing.
 local core = require "tide.core"
 
 local settle = {}
@@ -18,7 +18,7 @@ end
 ---The target of a run is another one.
 function settle.changed(r) r._since, r._asked_less, r._retry_at, r._forced_at = core.now(), nil, nil, nil end
 
----Slots by name of node that nobody holds.
+---Free slots by name of node.
 local function free_by_node(self)
   local free = {}
   for _, node in ipairs(self.nodes:list()) do
@@ -106,7 +106,7 @@ local function grow(self, r, more, free)
   send(self, r, nodes)
 end
 
--- Of a run that goes on.
+-- Of an active run.
 local function settle_run(self, r, free)
   if not r._controller or r._calling or (r._retry_at and core.now() < r._retry_at) then return end
   if r.state ~= "running" and not (r.state == "suspended" and r.parked) then return end
@@ -114,7 +114,7 @@ local function settle_run(self, r, free)
   local moves <const> = next(less) and not next(keep) and next(more)
   if next(less) and not (moves and fits(more, free)) then return shrink(self, r, keep) end
   if fits(more, free) then return grow(self, r, more, free) end
-  if r._leaves and not next(more) then -- workers that were told to leave may stay after all
+  if r._leaves and not next(more) then -- workers that were asked to leave may stay after all
     r._leaves = nil
     send(self, r, keep)
   end
@@ -170,7 +170,7 @@ function settle.held(self, r, request)
   core.fiber(self.keeper.save, r)
 end
 
----Slots of nodes that are gone are nobody's; a node that drains is to be left.
+---Slots of nodes that are gone are free; a node that drains is to be left.
 function settle.lost_nodes(self)
   for _, r in ipairs(self.keeper.ordered()) do
     if not r.private and not self.keeper.ended[r.state] then

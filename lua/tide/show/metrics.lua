@@ -179,7 +179,7 @@ end
 local function gauge(...) declare("gauge", ...) end
 local function counter(...) declare("counter", ...) end
 
-local AGES <const> = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48} -- of pulls that are told apart, in clocks
+local AGES <const> = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48} -- of pulls that are distinguished, in clocks
 local BUCKETS <const> = 28 -- of times in C: below 1, 2, 4, ... us, and all longer ones
 
 -- All buckets, whatever was counted: bounds that come later would spoil quantiles over time.

@@ -25,7 +25,7 @@ local SEEN_S <const> = 0.05    -- of a run: with less there is nothing to judge
 ---@field subject? string the worker, node, table or key
 ---@field split table<string, number> shares of the workers' time: computing, tables, clocks, report, barrier, driver,
 ---  chunk, messages, exchange
----@field evidence string[] the numbers it rests on
+---@field evidence string[] the numbers behind it
 ---@field others {cause: string, share: number}[] what else there is, largest first
 
 ---@type string[]
@@ -79,7 +79,7 @@ local function workers_of(run, old, seconds)
   return list
 end
 
--- Seconds that workers of a node waited for a table: what has ended, and what goes on.
+-- Seconds that workers of a node waited for a table: what has ended, and what continues.
 local function table_wait(t, was)
   local seconds = 0
   for _, operation in ipairs {"pull", "push"} do
@@ -93,7 +93,7 @@ local function table_wait(t, was)
 end
 
 -- Of a table with clocks: seconds for rows, and for clocks of others. Its pulls are counted by the clocks alone; keys
--- that had to wait for a clock tell which part of them that was.
+-- that had to wait for a clock show which part of them that was.
 local function clock_waits(t, was)
   local function total(of)
     local clocks, pulls, waits, fetches = 0, 0, 0, 0
@@ -131,7 +131,7 @@ local function nodes_of(run, after, before, workers)
       end
       local all = 0
       for _, each in pairs(row.tables) do all = all + each.rows_s + each.clocks_s end
-      local most <const> = row.workers * row.seconds -- buckets tell the sum within a half
+      local most <const> = row.workers * row.seconds -- buckets give the sum within a half
       local scale <const> = all > most and most / all or 1
       for _, each in pairs(row.tables) do
         each.rows_s, each.clocks_s = each.rows_s * scale, each.clocks_s * scale
@@ -272,7 +272,7 @@ local function hot_key(s, name)
   return key and key.share >= HOT and key or nil
 end
 
--- Several nodes that are busy share what is waited; if one is taken away the wait is that for the next.
+-- Several nodes that are busy share what is waited; without one of them the wait is that for the next.
 local function store_share(s) return s.share.tables end
 
 function causes.store(s)
@@ -495,7 +495,7 @@ function slowest.of_run(run, after, before)
           others = others}
 end
 
----What holds up each run that goes on.
+---The bottleneck of each active run.
 ---@param before tide.snapshot|nil
 ---@param after tide.snapshot
 ---@return tide.finding[]

@@ -1,4 +1,4 @@
--- How old the rows were that workers read, who waited for them, and what it took in bytes: of tables with clocks, added
+-- How old the rows were that workers read, the waits for them, and what it took in bytes: of tables with clocks, added
 -- up over nodes, less what was counted before a run. For summaries, `tide table show`, t:show() and charts.
 local chart = require "tide.chart"
 local table_view = require "tide.show.table_view"
@@ -19,8 +19,8 @@ local staleness = {}
 ---@field wait_s_per_clock number|nil of all three, a worker and clock
 ---@field stops integer vap
 ---@field excess integer vap: updates that alone are larger than the bound
----@field bytes table<string, integer> sent, by cause: pushed (rows that changed, to who has copies), answered (rows
----  that were asked for), updates (to the homes), confirmed (vap: who has seen what)
+---@field bytes table<string, integer> sent, by cause: pushed (rows that changed, to holders of copies), answered (rows
+---  that were requested), updates (to the homes), confirmed (vap: which node has seen what)
 ---@field early_bytes integer of what was pushed, answered and sent as updates: ahead of its clock
 ---@field forced_bytes integer the rest of it
 ---@field workers table<integer, tide.staleness> by number, without bytes
@@ -85,7 +85,7 @@ function staleness.sum(parts)
   end
   local last = 0
   for number in pairs(sum.workers) do last = math.max(last, number) end
-  for number = 1, last do -- who died took its figures with it
+  for number = 1, last do -- a dead worker's figures are lost
     if not sum.workers[number] then
       local lost <const> = new()
       for _, field in ipairs(SUMS) do lost[field] = 0 end

@@ -121,7 +121,7 @@ local function agents_up()
   return agents
 end
 
----For who has other things to do until it is over: begins to record the cluster that this process is attached to.
+---Without waiting for its end: begins to record the cluster that this process is attached to.
 ---@param o {events: integer} of a thread at most, the newest
 ---@return table|nil {agents =, origin =} for `finish`
 ---@return tide.error? err

@@ -37,7 +37,7 @@ end
 ---@param actors table[] of a cluster view
 ---@param wanted any see why.find
 ---@param here? string
----@return table[]? rows {node, address, name, type, waits_for, waits_s, mailbox}: the actor, then whom it waits for
+---@return table[]? rows {node, address, name, type, waits_for, waits_s, mailbox}: the actor, then what it waits for
 ---@return tide.error? err
 function why.chain(actors, wanted, here)
   local by_address, rows, seen = {}, {}, {}

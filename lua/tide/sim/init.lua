@@ -355,7 +355,7 @@ local function check_failed(name, why)
 end
 
 ---An invariant of the script: a function that returns true, or false and why. It is called now and then on the driver,
----while everything goes on, and may pull rows; what it raises is a failure as well.
+---while everything continues, and may pull rows; what it raises is a failure as well.
 ---@param name string
 ---@param holds fun(): boolean, string?
 ---@param o? {every?: string|number} virtual time between two looks; default 100ms

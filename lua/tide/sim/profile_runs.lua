@@ -172,7 +172,7 @@ local VERBS <const> = {
   function(r) return r:cancel() end,
 }
 
--- One that goes on, if there is any.
+-- An active one, if there is any.
 function chaos:any_run()
   local rows <const> = runs.ask({op = "list"}, 5)
   if not rows or #rows.runs == 0 then return nil end

@@ -1,5 +1,5 @@
--- One simulated job: how it goes on with the slots that it holds, from its application's profile. Plain doubles in the
--- order of the published simulator, so that its results repeat to the second.
+-- One simulated job: how it progresses with the slots that it holds, from its application's profile. Plain doubles in
+-- the order of the published simulator, so that its results repeat to the second.
 local core = require "tide.core"
 
 local job = {}
@@ -73,7 +73,7 @@ function job:choose_batch()
   self.m, self.extra = best.batch, best.accum - 1
 end
 
----Goes on for `dt` seconds from `now`. `slowed`: what share of its speed sharing machines costs.
+---Advances by `dt` seconds from `now`. `slowed`: what share of its speed sharing machines costs.
 ---@return integer|nil at when it finished
 function job:advance(now, dt, slowed)
   local left = dt

@@ -1,5 +1,5 @@
--- Workloads: who submits what when. `name,time,application,num_replicas,batch_size`, checked against the profiles; a
--- column `user` names the person of each job.
+-- Workloads: submissions with their times. `name,time,application,num_replicas,batch_size`, checked against the
+-- profiles; a column `user` names the person of each job.
 local csv = require "tide.sim.jobs.csv"
 
 local trace = {}

@@ -199,8 +199,8 @@ local function interference(self)
   return slowed
 end
 
--- Slot seconds by person while every person of the trace has jobs that could take more: there shares can be told from
--- demand.
+-- Slot seconds by person while every person of the trace has jobs that could take more: there shares can be
+-- distinguished from demand.
 local function count_contended(self, charges)
   local wants, count = {}, 0
   for _, job in ipairs(self.active) do
@@ -232,7 +232,7 @@ local function advance(self, dt)
   end
 end
 
--- Who has come and who has gone since the last tick.
+-- Jobs that have come and gone since the last tick.
 local function turn_over(self)
   local active = {}
   for _, job in ipairs(self.active) do
@@ -319,7 +319,7 @@ function world.new(o, requests, policy, seed)
     contended = {}, persons = 0, last_node = o.nodes}, world)
   self.shares = shares.new(o.shares, o.used, 0)
   for i = 1, o.nodes do self.machines[i] = {id = i, state = "up"} end
-  if o.machines then self.machines = o.machines end -- those of a cluster that goes on
+  if o.machines then self.machines = o.machines end -- those of a running cluster
   self.host = Host.new {seed = seed, timed = false, driver = {
     now = function() return self.now end,
     signals = signal_set,
