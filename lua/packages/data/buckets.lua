@@ -1,4 +1,4 @@
--- tide.data.buckets: a worker goes through triples by pairs of buckets of their entities. Whoever has a bucket has the
+-- tide.data.buckets: a worker goes through triples by pairs of buckets of their entities. The owner of a bucket has the
 -- rows of those of its entities that it uses on its node, for as long as it works on it; no two workers work on one
 -- entity at a time. Which worker has which buckets when says tournament.lua, rotation.lua lets the rows travel ahead of
 -- their use. Of a bucket that passes on, the rows that its new worker has no use for stay where they are.

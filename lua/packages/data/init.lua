@@ -8,7 +8,7 @@ local tensor = require "tide.tensor"
 local data = {}
 
 ---What of a data set makes its test mean less than it seems, for its note: "" or "; 3 ..., 1 ...".
----@param counts {[1]: integer, [2]: string}[] a text with a number that is not 0 is told
+---@param counts {[1]: integer, [2]: string}[] a text with a number that is not 0 is reported
 ---@return string
 ---@package
 function data.oddities(counts)
@@ -168,7 +168,7 @@ end
 
 ---Goes through this worker's examples in blocks, in an order that differs from pass to pass and depends on the job's
 ---seed alone: `for block, pass in w.data:stream(w, {size = 1000, passes = 3}) do ... end`. The place is kept in
----w.state, so a resumed run goes on with the next block: let w:clock() or w:report end the body. A block is what the
+---w.state, so a resumed run continues with the next block: let w:clock() or w:report end the body. A block is what the
 ---source's `read` gives, or rows of a part.
 ---@param w tide.worker
 ---@param o {size: integer, passes?: integer, part?: string} passes: 1; part: of data sets that have parts
@@ -245,7 +245,7 @@ package.data_set(set)
 ---@return string[]
 function data.words(text, keep_case) return formats.words(text, keep_case) end
 
----A digest of several tensors, to tell whether others have the same.
+---A digest of several tensors, to check that others have the same.
 ---@param tensors table[]
 ---@return string
 ---@package
@@ -267,7 +267,7 @@ data.bow = require "tide.data.bow" (data)
 require("tide.data.arrays").extend(data)
 data.rotation = require("tide.data.rotation").new
 data.groups = require("tide.data.groups").new
----The same as tide.data.matrix, which tells ratings by the first line.
+---The same as tide.data.matrix, which recognises ratings by the first line.
 ---@param where string|table
 ---@param options? table
 ---@return tide.data.matrix_set

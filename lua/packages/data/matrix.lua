@@ -254,7 +254,7 @@ return function(data)
   ---This worker's blocks in the order of DSGD: `for block in w.data:rotation(w):epoch(n) do ... end`, with all waiting
   ---that this takes; see rotation.lua.
   ---@param w tide.worker
-  ---@param o? {epochs?: integer, columns?: table} columns: the table of columns, if they move to who uses them
+  ---@param o? {epochs?: integer, columns?: table} columns: the table of columns, if they move to their users
   ---@return tide.data.rotation
   function set:rotation(w, o)
     local cut <const>, blocks <const> = need_cut(self), rawget(self, "blocks")

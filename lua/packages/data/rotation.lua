@@ -2,13 +2,13 @@
 -- passes from worker to worker; at no time do two workers use one column. Plans: DSGD's for a matrix (schedule.lua), a
 -- tournament for what joins columns with each other (tournament.lua).
 --
--- In a round of the plan a worker has some columns, and then others. Nobody waits at the end of a round: when a worker
--- is done with the first of its columns it comes to a barrier and goes on with the others, and so with each that passes
--- on. Who has a column next uses it when the barrier has passed to which its former holder came when it was done with
--- it. Columns that move are asked for as soon as that is so, which is looked at between blocks, so they travel while
--- other blocks are worked on. A worker waits when it needs a column that has not come.
+-- In a round of the plan a worker has some columns, and then others. No worker waits at the end of a round: when one
+-- is done with the first of its columns it comes to a barrier and continues with the others, and so with each that
+-- passes on. The next owner of a column uses it when the barrier has passed to which its former holder came when it was
+-- done with it. Columns that move are asked for as soon as that is so, which is looked at between blocks, so they
+-- travel while other blocks are worked on. A worker waits when it needs a column that has not come.
 
----@class tide.data.plan who has which columns when: the same on all workers, and as many columns for each
+---@class tide.data.plan the owners of columns by time: the same on all workers, and as many columns for each
 ---@field workers integer
 ---@field rounds integer of an epoch
 ---@field columns fun(self, epoch: integer, round: integer, rank: integer): integer[], integer|nil in the order in which
@@ -29,7 +29,7 @@ rotation.__index = rotation
 ---  epochs: number of the last one, else the columns of an epoch are asked for when it begins; columns: the table of
 ---  columns, if they move to who uses them, and keys: those of some columns that come, or of them what the worker's
 ---  visits use until a column passes on; block: what is iterated over, else the lists of visits, which are of one each;
----  joins: or of more, those that can be made at once and let nobody wait for a column
+---  joins: or of more, those that can be made at once without a wait for a column
 ---@return tide.data.rotation
 ---@package
 function rotation.new(w, o)
@@ -122,20 +122,20 @@ end
 local function begin(self, epoch, round)
   local former <const>, next_one <const> = self.current, self.following
   local expected <const> = next_one and next_one.epoch == epoch and next_one.round == round
-  if former and not expected then former.passed = #former.columns end -- left early: who has what then is not known
+  if former and not expected then former.passed = #former.columns end -- left early: the owners are not known then
   while former and #former.arrivals < former.passed and self.plan.workers > 1 do arrive(self, former) end
   self.current = expected and next_one or group_of(self, epoch, round, former, false)
   self.following = following(self, self.current)
 end
 
----Does nobody else use the column any more? What the worker keeps is its own, and was asked for when it came.
+---Is the column unused by others? What the worker keeps is its own, and was requested when it came.
 local function is_free(self, group, column)
   local turn <const> = group.turn[column]
   if not turn then return group == self.current end
   return group.behind[turn] ~= nil and group.behind[turn]:done()
 end
 
----Asks for the columns of a group that nobody else uses any more.
+---Requests the columns of a group that no other worker uses any more.
 local function ask(self, group)
   if not self.columns or not group then return end
   local free = {}

@@ -28,7 +28,7 @@ function tournament.new(workers, seed, whole)
                        column_count = workers > 1 and 2 * workers * parts or 1}, tournament)
 end
 
----Whom bucket `x` meets in a round of the circle method: the last bucket stands still, the others go round it.
+---The bucket that `x` meets in a round of the circle method: the last bucket stays, the others go round it.
 local function opponent(self, round, x)
   local last <const> = self.rounds
   if x == last then return round end

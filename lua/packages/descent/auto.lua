@@ -1,6 +1,6 @@
 -- Gram working sets as long as few variables matter, scheduled sets where they are too many: what mode = "auto" does.
 -- A run begins with Gram sets, which need the fewest messages. When more variables than `gram_most` are not 0 or ought
--- not to be, it goes on with scheduled sets, from the x it has; and back, once, when the support has become half as
+-- not to be, it continues with scheduled sets, from the x it has; and back, once, when the support has become half as
 -- large again.
 ---@class tide.descent.auto: tide.team.part
 ---@field mode "gram"|"sets"
@@ -23,7 +23,7 @@ function auto:begin(mode, from)
     self.round = self.inner.round
     return
   end
-  self.inner.round = from.round + 1 -- who has not come so far yet takes over what has
+  self.inner.round = from.round + 1 -- those behind take over what has
   self.round = self.inner.round
   if mode == "sets" then
     self.inner.problem.lambda, self.inner.problem.b = from.lambdas[1], from.problem.b

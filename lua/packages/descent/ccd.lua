@@ -49,7 +49,7 @@ function ccd:fetch(s)
   end
 end
 
----What a resumed run makes anew, so that both go on with the same bits: H as its table has it, and W of it.
+---What a resumed run makes anew, so that both continue with the same bits: H as its table has it, and W of it.
 function ccd:refresh()
   self.H:put(1, self.H:convert "f32":convert "f64")
   self:best_factor()

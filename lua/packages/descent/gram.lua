@@ -36,7 +36,7 @@ function gram.new(w, team, o, model)
   return self
 end
 
----- what workers tell one another ---------------------------------------------------------------------------------
+---- messages between workers -------------------------------------------------------------------------------------
 
 function gram:kept()
   local p <const>, steps <const> = self.problem, {}
@@ -79,7 +79,7 @@ function gram:fetch(s, numbers)
   self.former = s.set and {set = s.set, grown = s.grown} or nil
 end
 
----What a resumed run makes anew, so that both go on with the same bits.
+---What a resumed run makes anew, so that both continue with the same bits.
 function gram:refresh()
   if self.ready then self.problem:rebuild() end
   self.fresh = false
@@ -411,7 +411,7 @@ function gram:step()
   end
 end
 
----Why this way to choose cannot go on.
+---Why this way to choose cannot continue.
 ---@return string|nil
 function gram:refuses()
   local o <const> = self.outgrown

@@ -258,8 +258,8 @@ function linear:moments()
   self:check_lambda()
 end
 
----A lambda is an error that f64 does not tell from 0 beside the largest that could let a variable in: by Cauchy and
----Schwarz no gradient exceeds the root of the column's squares times those of the labels.
+---A lambda is an error that f64 cannot distinguish from 0 beside the largest that could let a variable in: by Cauchy
+---and Schwarz no gradient exceeds the root of the column's squares times those of the labels.
 function linear:check_lambda()
   local o <const>, most = self.o, 0
   local least = o.lambda or type(o.lambdas) == "table" and o.lambdas[#o.lambdas]

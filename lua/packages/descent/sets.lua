@@ -1,10 +1,10 @@
--- Scheduled sets: each round takes a few variables that can change together, and more rounds are under way before the
+-- Scheduled sets: each round takes a few variables that can change together, and more rounds are in flight before the
 -- sums of the first are here. After STRADS (Kim et al., EuroSys 2016: schedule, push, pull) and SAP (Lee et al., NIPS
 -- 2014: priority and dependency); the check by sums of rows, and what it guarantees, is docs/guides/descent.md's.
 --
 -- A round: `schedule` gives candidates; those are taken that agree with all taken and all in flight; every worker sends
 -- its part of the sums of the set, and of the products of candidates that come up; with the sums of all, every worker
--- computes the same changes. With `ahead` rounds under way a set knows the changes of rounds up to its number - ahead.
+-- computes the same changes. With `ahead` rounds in flight a set knows the changes of rounds up to its number - ahead.
 local ending = require "tide.descent.ending"
 local kernels = require("tide.package").kernels
 local package = require "tide.package"
@@ -51,7 +51,7 @@ function sets.engine(w, team, o, problem)
   return self
 end
 
----- what workers tell one another ---------------------------------------------------------------------------------
+---- messages between workers -------------------------------------------------------------------------------------
 
 ---@return table what is not numbers of variables
 function sets:kept()
@@ -99,7 +99,7 @@ function sets:between_epochs()
           stalled = self.stalled or 0, least = self.least or false}
 end
 
----What a resumed run makes anew, so that both go on with the same bits.
+---What a resumed run makes anew, so that both continue with the same bits.
 function sets:refresh()
   if self.ready then self.ready, self.carried = false, self:between_epochs() end
 end
@@ -242,12 +242,12 @@ end
 
 ---@return number |product| of unit columns
 local function between(self, j, k)
-  if j == k then return 1 end -- twice under way: never
+  if j == k then return 1 end -- twice in flight: never
   if self.problem.dependency then return math.abs(self.problem.dependency(j, k)) end
   return self.cache[key_of(self, j, k)] or 1
 end
 
----Who may be in flight when the list that comes behind the queue is chosen from.
+---Variables that may be in flight when the list behind the queue is chosen.
 local function queued(self)
   local list = {}
   for _, q in ipairs(self.queue) do table.move(q, 1, #q, #list + 1, list) end
@@ -302,7 +302,7 @@ end
 
 ---- rounds ---------------------------------------------------------------------------------------------------------
 
----A sum that tells sets apart: all workers must have the same.
+---A sum that distinguishes sets: all workers must have the same.
 local function mark_of(set)
   local mark = #set
   for i, j in ipairs(set) do mark = (mark * 31 + j * i) % 9007199254740881 end
@@ -486,7 +486,7 @@ function sets:advance()
   local p <const>, s <const> = self.problem, self.state_of
   if not self.ready then begin(self) end
   local t <const> = settings(self)
-  if t.ahead == "auto" then -- more rounds under way pay while sets are full all the same
+  if t.ahead == "auto" then -- more rounds in flight pay while sets are full all the same
     local active = s.J
     if t.order == "active" and not s.whole then active = kernels.vector_dot ({x = p.x}).nonzero end
     t.ahead = active > 16 * t.set and (self.full or 0) >= 0.8 * t.set and 3 or 1

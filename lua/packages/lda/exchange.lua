@@ -7,8 +7,8 @@
 -- (tide.lda.blocks). n_k is a sum over all workers behind each phase. What is drawn depends on the seed alone: not on
 -- R, workers or files.
 --
--- Before a pass all meet (tide.run.peers). Who has come gets parts, and parts of who has died go to others, with the
--- topics that table `z` has. A pass in which somebody died is done again by the others, from its start.
+-- Before a pass all meet (tide.run.peers). Joiners get parts, and parts of the dead go to others, with the
+-- topics that table `z` has. A pass in which one died is repeated by the others, from its start.
 local base = require "tide.lda.base"
 local blocks = require "tide.lda.blocks"
 local kernels = require("tide.package").kernels
@@ -97,8 +97,8 @@ function exchange:adopt(part)
   self.parts[part.number] = part
 end
 
----A part whose topics are drawn, read from table `z`, or come from who had it.
----@param from integer|nil rank of who had it
+---A part whose topics are drawn, read from table `z`, or come from the former owner.
+---@param from integer|nil rank of the former owner
 function exchange:obtain(p, from)
   local part <const> = self.base:part(p, self.count)
   if from then
@@ -117,14 +117,14 @@ function exchange:in_order(p)
   return out
 end
 
----Who has which parts in this view: runs, the same on all.
+---The owners of parts in this view: runs, the same on all.
 local function deal(ranks, parts)
   local owner <const> = {}
   for p = 0, parts - 1 do owner[p] = ranks[p * #ranks // parts + 1] end
   return owner
 end
 
----A test aid: all workers must have dealt alike, or a part would be drawn twice, and others wait for who has it.
+---A test aid: all workers must have assigned alike, or a part would be drawn twice, and others wait for its owner.
 function exchange:check_deal()
   local own <const> = {}
   for p = 0, self.count - 1 do own[p + 1] = self.owner[p] end
@@ -137,7 +137,7 @@ function exchange:check_deal()
   end
 end
 
----Meets, and deals parts: true when they, or who is there, have changed since the last pass.
+---Meets, and assigns parts: true when they, or the members, have changed since the last pass.
 function exchange:meet(pass)
   local had = {}
   for p = 0, self.count - 1 do
@@ -244,7 +244,7 @@ function exchange:starts_of(q)
   return starts
 end
 
----Everybody gets the starts of all parts of the documents.
+---All get the starts of all parts of the documents.
 function exchange:share_starts()
   self.all_starts = {}
   for p = 0, self.count - 1 do
@@ -359,7 +359,7 @@ end
 
 ---- passes -------------------------------------------------------------------------------------------------------
 
----Keeps the topics at the start of a pass: a pass in which somebody dies begins there again.
+---Keeps the topics at the start of a pass: a pass in which one dies begins there again.
 function exchange:remember()
   self.former_alpha, self.former_state = self.base.alpha:copy(), self.w.state.alpha
   for p in pairs(self.parts) do self.blocks:remember(p) end
@@ -442,7 +442,7 @@ function exchange.train(w, o)
     self.base:report(pass, fields, function() self:keep() end)
     pass = pass + 1
     if w:stopping() then
-      self:keep() -- others may go on with these parts
+      self:keep() -- others may continue with these parts
       break
     end
   end

@@ -6,7 +6,7 @@
 --   local model = tide.lda.model(run)
 --   print(table.concat(model:top_words(7, 10), " "))
 --
--- docs/guides/topics.md tells of samplers and modes.
+-- docs/guides/topics.md describes samplers and modes.
 local package = require "tide.package"
 local tide = require "tide"
 
@@ -113,7 +113,7 @@ local function settings_of(given)
   return o
 end
 
----Checks what only the corpus tells; on the driver, before anything starts.
+---Checks what only the corpus shows; on the driver, before anything starts.
 local function check_corpus(o)
   if o.mode ~= "exchange" and #o.corpus.counts > 0 and o.corpus.counts:max() >= COUNT_MOST then
     fail(("a word occurs %d times: mode `%s` counts to %d"):format(o.corpus.counts:max(), o.mode, COUNT_MOST),
@@ -158,7 +158,7 @@ function lda.job(given)
   return job
 end
 
----Perplexity of the test documents that a report tells of: nil if it tells of none.
+---Perplexity of the test documents of a report: nil if it has none.
 ---@param report table
 function lda.perplexity(report)
   return report.test_tokens and report.test_tokens > 0 and math.exp(-report.test_log / report.test_tokens) or nil

@@ -2,8 +2,8 @@
 -- STRADS).
 --
 -- Documents lie in P parts, words in 3 P blocks of about as many tokens, on a ring (tide.data.ring). In round r part
--- p works on one block, which then goes on to part p - 1 for round r + 3: it travels while two others are worked on.
--- A block is n_kw of its words, whole and exact; nobody else has it meanwhile. n_k is told with each round and used
+-- p works on one block, which then moves to part p - 1 for round r + 3: it travels while two others are worked on.
+-- A block is n_kw of its words, whole and exact; no other worker has it meanwhile. n_k is sent with each round and used
 -- three rounds later: a part sees the changes of all parts up to round r - 3, and its own. So what is drawn depends
 -- on P and the seed, not on workers, nodes or time.
 local base = require "tide.lda.base"
@@ -97,7 +97,7 @@ function rotate:around(work, before, after)
         self.held[b] = nil
       end
     end
-    for p = 0, self.count - 1 do -- where blocks of this round are from, for who has them next
+    for p = 0, self.count - 1 do -- where blocks of this round are from, for their next owners
       self.from[self.ring:block(p, round)] = self.owner[p]
     end
     if after then after(round) end
@@ -222,7 +222,7 @@ function rotate:keep()
   for _, part in ipairs(self.parts) do self.base:keep(part) end
 end
 
----Whether the run is asked to stop: all hear of it at the same pass, for none can go on without the others.
+---Whether the run is asked to stop: all learn it at the same pass, for none can continue without the others.
 function rotate:all_stop()
   local stop = false
   for _, asked in pairs(self.peers:gather("stop", self.w:stopping()) or lost()) do stop = stop or asked end

@@ -3,8 +3,8 @@
 --
 -- A frequent word has a row of n_kw in table `nkw`, in blocks of topics: a block that no token is in takes no memory.
 -- A word with fewer tokens than a share of the topics has a list instead, in table `lists`: the topic of each of its
--- tokens, whoever samples that; a worker changes the numbers of its own tokens. So a row takes 4 bytes a token, and
--- what is drawn is the same.
+-- tokens, whichever worker samples that; a worker changes the numbers of its own tokens. So a row takes 4 bytes a
+-- token, and what is drawn is the same.
 --
 -- A slice is a run of words whose counts, alias tables and changes fit a third of the memory limit. For each slice a
 -- worker pulls the rows, builds the tables, draws the topics of its tokens with these words, and adds what has
@@ -279,7 +279,7 @@ function store:share(slice, i, n)
   return self:slice(slice.first + first, last - first, row, rows)
 end
 
----Scores one consistent state: all have met, and nobody goes on before all have scored.
+---Scores one consistent state: all have met, and none continues before all have scored.
 function store:evaluate()
   local b <const>, w <const> = self.base, self.w
   w:barrier "evaluation begins"

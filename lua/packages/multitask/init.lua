@@ -16,7 +16,7 @@ local multitask = {}
 local TASKS_MOST <const> = 2048
 local STARTS <const> = {0, 0.5, 0.9}
 local INNER <const>, ROUNDS_MOST <const> = 1e-3, 200
-local LEAST_LAMBDA <const> = 1e-14 -- beside the curvature of the loss: f64 tells less from 0 no more
+local LEAST_LAMBDA <const> = 1e-14 -- beside the curvature of the loss: f64 cannot distinguish less from 0
 local STILL <const> = 1e-4 -- an outer step that lowers the objective less, as a share, is the last
 
 local function fail(message, help) error(package.error("T0203", message, {help = help}), 0) end
@@ -88,12 +88,12 @@ function part:fetch(s)
   self.solver.fetched = true
 end
 
----What a resumed run makes anew, so that both go on with the same bits.
+---What a resumed run makes anew, so that both continue with the same bits.
 function part:refresh() self.solver:refresh() end
 
 function part:digest() return self.p:digest() end
 
----Which tasks are left out is the run's, `run:set {without = {..}}`: all hear of it with the answers to a report.
+---Which tasks are left out is the run's, `run:set {without = {..}}`: all get it with the answers to a report.
 local function without(self) return table.concat(self.w.params.without or {}, " ") end
 
 function part:divide()

@@ -1,7 +1,7 @@
 -- Multi-task learning over workers (Liu, Pan and Ho, "Distributed Multi-Task Relationship Learning", KDD 2017). A
 -- worker owns tasks: their examples, dual variables and parameters w_i. And it owns columns: those of B and W = S B /
--- lambda of all tasks, so that products with the m x m covariance S need nobody else. A round swaps d numbers a task
--- from owners of tasks to owners of columns, and back.
+-- lambda of all tasks, so that products with the m x m covariance S need no other worker. A round swaps d numbers a
+-- task from owners of tasks to owners of columns, and back.
 --
 -- sdca: steps on the dual of each task as it is, all added at once; rho makes that safe (docs/guides/multitask.md). cg,
 -- squared loss: conjugate gradients on (A + lambda S^-1) W = C, preconditioned by S. Both begin from any dual
@@ -21,7 +21,7 @@ local cut <const> = kernels.matrix_columns
 
 local function fail(message, help) error(package.error("T0203", message, {help = help}), 0) end
 
-local CG_MOST <const> = 200 -- rounds of conjugate gradients that go on where sdca ended
+local CG_MOST <const> = 200 -- rounds of conjugate gradients that continue where sdca ended
 local SLICES <const> = 8 -- looks at the clock in a pass over a task
 local LESS <const> = 0.45 -- of the safe weight, at least
 local LOOKS_APART <const> = 16 -- rounds from one look at the gap to the next, at most, with a deadline
@@ -52,7 +52,7 @@ function solver:forget(t)
   end
 end
 
----- who owns what --------------------------------------------------------------------------------------------------
+---- ownership -----------------------------------------------------------------------------------------------------
 
 ---Pieces of tasks: whole ones, but for those that are too large for one worker.
 local function units_of(self)
@@ -112,7 +112,7 @@ end
 ---Passes begin anew.
 function solver:refresh() self.orders, self.turn = {}, 0 end
 
----Everybody's dual variables become known to all; those of nobody begin anew.
+---The dual variables of all become known to all; those without an owner begin anew.
 function solver:share()
   local mine, own = {}, self.own or {}
   if self.fetched then -- all have them, from a checkpoint
@@ -255,7 +255,7 @@ local function next_rows(self, i, u, count)
   return slice
 end
 
----Steps on own units: a pass, or until the deadline. The next round goes on behind the unit where this one ended, so
+---Steps on own units: a pass, or until the deadline. The next round continues behind the unit where this one ended, so
 ---that a worker that never comes to the end of a pass takes all its units in turn.
 ---@return table rows f64 tensor units x d: the change of B
 ---@return number seconds that a pass takes
@@ -311,7 +311,7 @@ local function mind_time(self, each)
   self.deadline_s = self.o.deadline * median({table.unpack(self.times)})
 end
 
----What workers have told of their speed.
+---The reported speeds of workers.
 local function told_speeds(each, at)
   local list <const> = {}
   for i, numbers in ipairs(each) do list[i] = numbers[at] > 0 and {numbers[at], numbers[at + 1]} end
@@ -319,7 +319,7 @@ local function told_speeds(each, at)
 end
 
 ---When to look at the gap next: with a deadline a look, which wants all rows, would cost a slow worker more than its
----steps. Half way to where the gap is small enough, if it goes on falling as it does.
+---steps. Half way to where the gap is small enough, if it continues to fall as it does.
 local function plan_look(self, round, gap, goal)
   local last <const>, ahead = self.looked, 2
   if last and gap < last.gap then
