@@ -122,7 +122,7 @@ local function search_modules(directory, sent)
     local module <const> = sent[name]
     if not module or not module.text then
       error(script.error("T0221", ("module `%s` has not come with the script"):format(name), {help =
-        "what `require \"name\"` says with a literal name travels; Tide reads no code from the disks of nodes"}), 0)
+        "only modules that the script requires by a literal name travel to nodes: add require \"" .. name .. "\""}), 0)
     end
     script.modules[name] = module
     return assert(chunk_of(module.text, module.path)), module.path

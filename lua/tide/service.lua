@@ -83,10 +83,11 @@ function service.allows(rows, name, right)
   local needed <const> = row and row.right or "node"
   if service.at_least(right, needed) then return true end
   if right == "read" or needed == "node" then
-    return nil, errors.new("T0801", ("this takes more than the right `%s`"):format(tostring(right)))
+    return nil, errors.new("T0801", ("the request requires more than the right `%s`"):format(tostring(right)))
   end
-  return nil, errors.new("T0801", {message = ("%s takes the right `%s`, and this is `%s`"):format(name, needed,
-    tostring(right)), help = "ask for keys of that role: tide keys issue --role " .. needed})
+  return nil, errors.new("T0801", {
+    message = ("%s requires the right `%s`, and the connection has `%s`"):format(name, needed, tostring(right)),
+    help = "use keys of that role: tide keys issue --role " .. needed .. " --name NAME"})
 end
 
 ---Whether a request is well-formed.

@@ -66,7 +66,7 @@ run 1 runs show nosuch
 says err.txt 'there is no run `nosuch`'
 run 1 runs show ../x
 run 1 runs show 2
-says err.txt 'begins the names of 2 runs'
+says err.txt 'matches 2 runs'
 run 2 runs compare last
 run 2 runs sweep
 run 1 runs compare "$first" last --metric lose

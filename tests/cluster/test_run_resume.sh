@@ -50,7 +50,7 @@ mkdir -p elsewhere
     says err.txt "cd $work") || fail "elsewhere"
 echo >>count.lua
 run 1 job resume count-2 --cluster lab
-says err.txt 'T0513.*its script, .*count.lua, is another one now'
+says err.txt 'T0513.*its script, .*count.lua, has changed since it was submitted'
 says err.txt 'tide submit --resume .*/ckpt'
 run 0 submit --cluster lab --slots 1 count.lua --by 1
 run 0 job cancel plain-3 --cluster lab --yes

@@ -86,6 +86,13 @@ describe("a service", function()
     assert.equal(3, fake.refused)
   end)
 
+  it("names both rights and the next command where a right does not suffice", function()
+    local allowed <const>, err = service.allows(service.rows {drop = {"admin"}}, "drop", "operate")
+    assert.is_nil(allowed)
+    assert.equal("drop requires the right `admin`, and the connection has `operate`", err.message)
+    assert.equal("use keys of that role: tide keys issue --role admin --name NAME", err.help)
+  end)
+
   it("turns what a function raises into an error with its place", function()
     local s <const> = made {look = function() error {code = "T0401", message = "none"} end,
                             inner = function() return fake.none.field end}

@@ -257,7 +257,7 @@ describe("the controller of a run", function()
       {{op = "report", id = 1, fields = {}, peers = {bytes = 1}}, "`peers.wait_s` is missing"},
       {{op = "progress", fields = {[3] = 1}}, "its fields have names"},
       {{op = "barrier", id = 1, name = {}}, "`name` is another table, not a string"},
-      {{op = "chunk", id = 1, pass = 1}, "the job has no data to cut"},
+      {{op = "chunk", id = 1, pass = 1}, "and job `j` has no data to cut"},
       {{op = "evaluated", id = 1, sum = {"x"}}, "`sum` is another table"},
       {{op = "failed", error = {code = 7}}, "`error.code` is 7, not a string"},
       {{op = "log"}, "`text` is missing"},

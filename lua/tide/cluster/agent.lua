@@ -333,15 +333,16 @@ ops["console.open"] = function(request, message)
     return nil, script.error("T0113", "a session is named by hexadecimal digits")
   end
   if not service.at_least(message.right, role) then
-    return nil, script.error("T0801", ("a session of role %s takes that right, and this is `%s`"):format(role,
-      message.right))
+    return nil, script.error("T0801", ("a session of role %s requires that right, and the connection has `%s`"):format(
+      role, message.right), {help = "tide attach --role " .. message.right})
   end
   local known = state.consoles[id]
   local count = 0
   for _ in pairs(state.consoles) do count = count + 1 end
   if not known then
     if count >= CONSOLES_MAX then
-      return nil, script.error("T0603", ("%d consoles run on this node already"):format(CONSOLES_MAX))
+      return nil, script.error("T0603", ("this node has %d console sessions, which is the most"):format(CONSOLES_MAX),
+        {help = "end one, or attach to another node: tide attach CLUSTER @NODE"})
     end
     local shared <const>, held <const> = require("tide.console.roles").SHARED_BYTES, core.console_bytes()
     if role ~= "admin" and held > shared - CONSOLE_BYTES then
@@ -369,7 +370,7 @@ end
 ops["console.drop"] = function(request, message)
   local known = state.consoles[request.session]
   if known and not known.owners[node_of(message.from)] and not service.at_least(message.right, "admin") then
-    return nil, script.error("T0801", "this session is another's: to end it takes the right `admin`")
+    return nil, script.error("T0801", "the session belongs to another client: ending it requires the right `admin`")
   end
   if known then core.kill(known.address) end
 end
@@ -447,10 +448,11 @@ function ops.drain(request)
     end
   end
   if core.node().controller == core.node().id then
-    return nil, script.error("T0113", "this node is the cluster's controller: end the cluster, or start it with "
-      .. "several controllers, of which another one takes over")
+    return nil, script.error("T0113", "this node is the cluster's only controller and cannot leave",
+      {help = "end the cluster by `tide down`, or start it with several controllers: tide up --controllers 3"})
   elseif me and me.store and others > 0 and not rows_elsewhere and #(core.tables() or {}) > 0 then
-    return nil, script.error("T0113", "no other node may hold the rows that this one has")
+    return nil, script.error("T0113", "this node cannot leave: no other node can hold its rows",
+      {help = "start one with a store first: tide node --join ADDRESS"})
   end
   begin_leaving(tonumber(request.grace_s))
   return {grace = state.leaving.grace_s}

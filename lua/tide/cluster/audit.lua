@@ -79,8 +79,9 @@ local function broken_end(path, records)
     end
   end
   local last <const> = records[#records]
-  return errors.new("T0804", {where = path, message = ("the log ends with record %s, and record %d was written"):format(
-    last and last.n or "0", number)})
+  return errors.new("T0804", {where = path, message =
+    ("the log ends with record %s, but record %d was written: records are missing"):format(last and last.n or "0",
+      number)})
 end
 
 ---@param path string

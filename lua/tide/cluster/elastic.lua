@@ -39,8 +39,9 @@ end
 function cluster:add_node(name, workers)
   workers = checks.whole("cluster:add_node", "the number of workers", workers or 0, 0, THREADS_MAX)
   if self.context.attached then
-    error(errors.new("T0113", {message = "the nodes of this cluster are not the script's to start",
-      help = "start one by `tide node --join`"}), 2)
+    error(errors.new("T0113", {
+      message = "cluster:add_node: the script did not start this cluster, so it cannot add nodes",
+      help = "start one by `tide node --join`, or let cluster:provision do so"}), 2)
   end
   local taken = {}
   for _, child in ipairs(self.children) do taken[child.name] = true end
@@ -49,7 +50,8 @@ function cluster:add_node(name, workers)
   while not name and taken[letter .. number] do number = number + 1 end
   name = name or letter .. number
   if taken[name] or not job.is_identifier(name) then
-    error(errors.new("T0113", {message = ("`%s` cannot be the name of one more node"):format(tostring(name))}), 2)
+    error(errors.new("T0113", {message = (taken[name] and "there is a node `%s` already"
+      or "`%s` is no name of a node: small letters, digits, `.`, `_`, `-`"):format(tostring(name))}), 2)
   end
   if #self.children >= self.nodes_max then
     checks.fail(("cluster:add_node: a cluster of a script has %d nodes at most"):format(self.nodes_max))
@@ -99,8 +101,9 @@ function cluster:let_leave(name, index)
     end
   end
   if #children.wait_ended({child}, DRAIN_S) > 0 then
-    error(errors.new("T0507", {message = ("node %s has not handed on its rows after %g s"):format(name, DRAIN_S),
-      node = name, state = "it continues to do so", help = "see `tide nodes` and the node's log"}), 0)
+    error(errors.new("T0507", {
+      message = ("node %s has not moved all its rows to others within %g s"):format(name, DRAIN_S), node = name,
+      state = "it continues to do so", help = "see `tide nodes` and the node's log"}), 0)
   end
   for i, each in ipairs(self.children) do
     if each == child then table.remove(self.children, i) end
@@ -108,8 +111,9 @@ function cluster:let_leave(name, index)
   local ended
   for _, each in ipairs(core.members()) do ended = leaver and each.id == leaver.id and each or ended end
   if ended and ended.store and ended.state ~= "left" then
-    error(errors.new("T0509", {message = ("node %s ended before it had handed on its rows"):format(name), node = name,
-      state = "what was there alone is lost"}), 0)
+    error(errors.new("T0509", {
+      message = ("node %s ended before all its rows had moved to others"):format(name), node = name,
+      state = "rows without a copy are lost"}), 0)
   end
 end
 
@@ -145,7 +149,8 @@ function cluster:set_servers(count)
       count, self.nodes_max, #self.children))
   end
   if self.context.attached and count ~= #servers then
-    checks.fail("the nodes of this cluster are not the script's to start or end", "start one by `tide node --join`")
+    checks.fail("cluster:set_servers: the script did not start this cluster, so it cannot add or end nodes",
+      "start one by `tide node --join`, end one by `tide drain`")
   end
   for _ = #servers + 1, count do self:add_node() end
   for i = #servers, count + 1, -1 do self:drain(servers[i]) end

@@ -110,7 +110,7 @@ local function share_control(count)
     local controller = core.node().controller
     if controller ~= 0 and controller ~= own then return end
     if core.now() > deadline then
-      error(errors.new("T1001", {message = ("no other controller commands after %g s"):format(children.join_s)}), 0)
+      error(errors.new("T1001", {message = ("no other controller took over within %g s"):format(children.join_s)}), 0)
     end
     core.sleep(POLL_S)
   end

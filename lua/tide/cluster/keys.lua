@@ -98,7 +98,7 @@ function keys.init(cluster, directory)
   directory = directory or "keys/" .. cluster
   if exists(directory .. "/ca/ca.pem") then
     return fail(("`%s` holds an authority already"):format(directory),
-      "nodes that have its keys would not know those of another: remove it first if that is meant")
+      "a new authority would lock out nodes with keys of this one; to replace it, remove that directory first")
   end
   return guarded(function()
     local certificate, key = core.keys_authority(cluster)

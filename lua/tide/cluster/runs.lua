@@ -71,7 +71,7 @@ function runs.find()
     end
   end
   return nil, errors.new("T0501", {message = "the controller of this cluster keeps no runs", exit = 3,
-    help = "it is of another version, or another one is taking over: try again"})
+    help = "retry in a second, while another controller takes over; a cluster of another version: tide version -v"})
 end
 
 ---Asks for something of the runs; while another controller takes over it is waited for.
@@ -121,8 +121,8 @@ end
 local function save(r)
   local bytes = core.encode(kept(r))
   if #bytes > RECORD_BYTES then
-    return nil, errors.new("T0603", {message = ("what is known of run %s is %d bytes, more than %d"):format(r.name,
-      #bytes, RECORD_BYTES), help = "hand out smaller params"})
+    return nil, errors.new("T0603", {message = ("the record of run %s has %d bytes, at most %d fit"):format(r.name,
+      #bytes, RECORD_BYTES), help = "give the job smaller params, or a shorter note"})
   end
   return core.control_put(key_of(r.n), bytes)
 end
@@ -611,7 +611,9 @@ end
 function ops.close(request)
   local r <const>, err = find(request.n)
   if not r then return nil, err end
-  if r.uid ~= request.uid then return nil, errors.new("T0513", {message = "another run has this number"}) end
+  if r.uid ~= request.uid then
+    return nil, errors.new("T0513", {message = ("number %d belongs to another run now: %s"):format(r.n, r.name)})
+  end
   end_workers(r)
   finish(r, request.state or "stopped", request.why)
   r.exit = request.exit

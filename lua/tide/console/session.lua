@@ -135,7 +135,7 @@ end
 function session.ask_client(request)
   local record <const> = state.by_evaluation[core.evaluating()]
   if not record or not record.asks then
-    return nil, errors.new("T0113", "there is no client here that could be asked")
+    return nil, errors.new("T0113", "the evaluation has no terminal: files are read and written by a prompt alone")
   end
   local answer, err = core.call(record.asks, request, 30)
   if answer then return answer end
@@ -315,7 +315,9 @@ local function fan_out(record, request)
   for _, member in ipairs(found) do
     if targets.serves(member) then list[#list + 1] = member end
   end
-  if #list == 0 then error(errors.new("T0501", "none of these nodes runs consoles"), 0) end
+  if #list == 0 then
+    error(errors.new("T0501", {message = "the target has no node with a console", help = "nodes() lists them"}), 0)
+  end
   return (ask_all(list, function(member) return ask_peer(record, request, member) end, {at_once = FAN_OUT_MAX}))
 end
 
@@ -455,7 +457,10 @@ end
 
 ops["console.fg"] = function(request, message)
   local record <const> = state.records[request.id]
-  if not record then return nil, errors.new("T0105", ("no evaluation %s"):format(tostring(request.id))) end
+  if not record then
+    return nil, errors.new("T0105", {message = ("this session has no evaluation %s"):format(tostring(request.id)),
+      help = "jobs() lists them"})
+  end
   record.client, record.asks = message.from, message.from
   core.answer(message, {text = record.text}) -- before the result
   if record.result then core.send(record.client, record.result) end
@@ -532,7 +537,7 @@ local served <const> = service.new {
   from = function(_, message) -- of clients a session obeys its owner alone
     state.used_at = core.now()
     if message.right == "node" or state.owners[node_of(message.from)] then return message end
-    return nil, errors.new("T0801", "this session is another's")
+    return nil, errors.new("T0801", "the session belongs to another client")
   end,
   exited = function(message)
     if state.clients[message.from] then state.clients[message.from], state.used_at = nil, core.now() end

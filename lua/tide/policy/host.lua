@@ -371,7 +371,7 @@ function host:rollback(kind, o)
   if not s then return nil, err end
   if s.canary then return canary.withdraw(self, s, o.why or "rolled back by hand") end
   local before = before_current(s)
-  if not before then return nil, errors.new("T0306", ("%s has had no other policy"):format(s:name())) end
+  if not before then return nil, errors.new("T0306", ("%s has no earlier policy to return to"):format(s:name())) end
   local saved = before.saved
   if not o.latest then saved = before.saved_at_swap or before.saved end
   local version
@@ -465,7 +465,10 @@ function host:report(kind, scope)
   if not s then return nil, err end
   local shadow = s.shadowed
   if s.canary or not shadow and s.trials then return canary.report(self, s) end
-  if not shadow then return nil, errors.new("T0303", ("nothing runs beside %s"):format(s:name())) end
+  if not shadow then
+    return nil, errors.new("T0303", {message = ("%s has no shadow and no canary to report"):format(s:name()),
+      help = "start one: tide policy shadow POLICY"})
+  end
   return {policy = shadow.version.policy.name, decisions = shadow.decisions, same = shadow.same,
           invalid = shadow.invalid, faults = shadow.faults, fault = shadow.fault, fields = shadow.fields,
           first_difference = shadow.first, running = self.driver.now() <= shadow.ends}

@@ -475,7 +475,7 @@ function verbs.why(host, a) return host:why(a.what or "") end
 function verbs.metric(host, a) return guard.curve(host.metrics, a.name, host.driver.now(), a.last) end
 function verbs.journal(host)
   if host.journal.path then return {path = host.journal.path} end
-  return nil, errors.new("T0303", "this run keeps no journal: a simulated one leaves nothing on the disk")
+  return nil, errors.new("T0303", "a simulated run keeps no journal of policies: replay one of a run on real nodes")
 end
 
 local asked <const> = service.new {name = "a seat of policies", rows = requests.policies, answers = verbs,
@@ -505,7 +505,9 @@ function live.admit(self, request, message)
   local allowed <const>, refusal = asked:admit(a, message)
   if not allowed then return nil, refusal end
   if not approves(self, a.policy, message.right) then
-    return nil, errors.new("T0801", "a policy that does not ship with Tide takes the right `admin`, once")
+    return nil, errors.new("T0801", {
+      message = "a policy that does not ship with Tide requires the right `admin` the first time",
+      help = "let a person with admin keys swap it in once, or use a shipped one: tide policy shipped"})
   end
   a.by = core.person(message.from)
   return a

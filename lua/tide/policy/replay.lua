@@ -178,7 +178,7 @@ function replay.run(records, o)
   local report, err
   if o.last and not found then
     return nil, errors.new("T0113",
-      "`last` is for another policy: what the recorded ones decided depends on all before it")
+      "`last` requires the name of another policy: the recorded ones can only be replayed from the start")
   end
   if found then
     local from = o.last and records[#records].at - o.last or -math.huge

@@ -270,7 +270,10 @@ end
 ---back, {id, pass} asks for the next one.
 function from_worker.chunk(self, w, m)
   local counts, held = false, nil
-  if not self.chunks then error(script.error("T0113", "it asks for chunks, and the job has no data to cut"), 0) end
+  if not self.chunks then
+    error(script.error("T0113", ("the worker requests a chunk, and job `%s` has no data to cut"):format(self.a.job),
+      {help = "give tide.job `data = N`, a list, or a data set and `chunks = N`"}), 0)
+  end
   if m.done then check_fields(m.done.fields) end
   if m.done and m.done.count then
     counts = self.chunks:split(m.done)

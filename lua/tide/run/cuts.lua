@@ -139,9 +139,10 @@ function from_driver.checkpoint(self, request, message)
   if not settings then return nil, script.error("T0708", problem) end
   local by_clock <const> = cut == "clock" or cut == nil and self:counts_clocks()
   if self.held and by_clock and not self.held.stop then
-    return nil, script.error("T0706", "the workers wait in their report for the body of the "
-      .. "loop that asks, and a cut by clock waits for their next clock: ask with cut = \"fuzzy\" or behind the "
-      .. "loop, or let the job's field `checkpoint` write them", {state = "nothing was written"})
+    return nil, script.error("T0706", "a checkpoint by clock cannot be written in the body of "
+      .. "a loop over reports: the workers are held in their report and reach no next clock",
+      {state = "nothing was written", help = "run:checkpoint {cut = \"fuzzy\"}, a call after the loop, or the job's "
+      .. "field `checkpoint`"})
   end
   return service.later(message, self.write_checkpoint, self, {dir = dir, keep = o.keep, cut = cut})
 end

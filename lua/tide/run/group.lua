@@ -252,9 +252,11 @@ function answers.ask(self, request, message)
   local right <const> = self.opens[request.method]
   if message.right ~= "node" and not (right and service.at_least(message.right, right)) then
     return nil, errors.new("T0801", {message = right
-      and ("method `%s` takes the right `%s`, and this is `%s`"):format(request.method, right, message.right)
+      and ("method `%s` requires the right `%s`, and the connection has `%s`"):format(request.method, right,
+        message.right)
       or ("actor `%s` opens no method `%s` to clients"):format(self.a.class, request.method),
-      help = right and "connect with that right" or "name it in `opens` of tide.actor"})
+      help = right and ("use keys of that role: tide keys issue --role %s --name NAME"):format(right)
+        or "name it in `opens` of tide.actor"})
   end
   local bucket, err
   if message.right ~= "node" then bucket, err = self.quota:take(message.from) end

@@ -169,8 +169,8 @@ function history.find(wanted, root)
   if #matches == 1 then return matches[1] end
   if #matches > 1 then
     return nil, errors.new("T0401", {
-      message = ("`%s` begins the names of %d runs"):format(text.clean(wanted), #matches),
-      help = ("say more of it: %s, %s"):format(matches[1].id, matches[2].id)})
+      message = ("`%s` matches %d runs"):format(text.clean(wanted), #matches),
+      help = ("give more letters of the id: %s, %s"):format(matches[1].id, matches[2].id)})
   end
   for i = #list, 1, -1 do
     if list[i].name == wanted or list[i].job == wanted then return list[i] end

@@ -61,22 +61,22 @@ function run_host.restart(row, cluster)
     return refuse("it wrote no checkpoints", "give its job a field `checkpoint` (docs/guides/checkpoints.md)")
   end
   if not row.uid:find "^%d+%-%d+%-%x+$" then
-    return refuse("it is not the first run of its script", "tide submit --resume " .. text.clean(row.checkpoint)
-      .. ", with a script whose first run it is")
+    return refuse("only the first run of a script can be resumed by name",
+      "tide submit --resume " .. text.clean(row.checkpoint) .. ", with a script whose first run it is")
   end
   local directory <const> = (row.host or {}).directory or "?"
   local record <const> = core.json_decode(core.file_read(directory .. "/run.json") or "null")
   if type(record) ~= "table" then
     return refuse(("its directory, %s, is on machine %s"):format(directory, (row.host or {}).machine or "?"),
-      "do it there")
+      ("on that machine, in its directory: tide job resume %s"):format(name))
   end
   if run_host.absolute(RUNS .. "/" .. row.uid) ~= directory then
     return refuse("its paths are relative to another directory", "cd " .. directory:gsub("/%.tide/runs/[^/]*$", ""))
   end
   local now <const> = core.file_read(record.script)
   if not now or core.sha256(now) ~= record.sha256 then
-    return refuse(("its script, %s, is another one now"):format(record.script), ("tide submit --resume %s %s"):format(
-      text.clean(row.checkpoint), text.clean(record.script)))
+    return refuse(("its script, %s, has changed since it was submitted"):format(record.script),
+      ("tide submit --resume %s %s"):format(text.clean(row.checkpoint), text.clean(record.script)))
   end
   local l <const> = row.limits or {}
   return run_host.submit(cluster, record.script, {args = record.args, slots = row.wanted, memory = row.memory,

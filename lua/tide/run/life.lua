@@ -157,7 +157,7 @@ function methods:look_for_rest()
   elseif callers[1] and core.now() - rest.since > core.limit "run_pause_patience" then
     disappoint(callers, script.error("T0507", ("the workers have not come to a report for %.0f s"):format(
       core.limit "run_pause_patience"),
-      {state = "the run pauses when they do; `resume` takes that back"}))
+      {state = "the run pauses at that report; `resume` cancels the pause"}))
   end
 end
 
@@ -186,8 +186,8 @@ local function cannot_pause(self, release)
   if not why then return nil end
   return script.error("T0513", "the workers of this run cannot leave: " .. why, {help = self.job.checkpoint
     and "stop it, which writes a checkpoint, and continue from that: tide submit --resume DIR SCRIPT"
-    or "pause it without release, its slots stay its own; with `checkpoint` in the job it could be stopped and "
-      .. "continue with --resume"})
+    or "pause it without --release: it keeps its slots. With the job's field `checkpoint` it can be stopped and "
+      .. "resumed"})
 end
 
 from_driver["verb.pause"] = function(self, request, message)
@@ -221,7 +221,7 @@ function methods:stay_suspended()
   for _, w in ipairs(self.workers) do
     if w.state == "joining" or w.state == "waiting" then self:let_go(w) end
   end
-  disappoint(self.rest.resumers, script.error("T0210", "the run was paused before it went on", {exit = 1}))
+  disappoint(self.rest.resumers, script.error("T0210", "the run was paused again before it resumed", {exit = 1}))
   if self.a.shared then core.fiber(runs.ask, {op = "slots.less", n = self.a.number}) end
 end
 
@@ -329,8 +329,9 @@ function methods:look_for_awake()
     if w.state == "waiting" then waiting = waiting + 1 end
   end
   if waiting > 0 then return self.life:fire "awake" end
-  self.life:fire("alone", script.error("T0509", "the workers that were to go on were lost while they started",
-    {state = "the run is suspended", help = "resume it again"}))
+  self.life:fire("alone", script.error("T0509", "the run lost all its new workers while they started",
+    {state = "the run is suspended", help = self.a.number and ("tide job resume %s-%d"):format(
+      self.a.job, self.a.number) or "run:resume()"}))
 end
 
 ---Workers are there again.
@@ -395,7 +396,9 @@ from_driver["verb.resume"] = function(self, _, message)
   local err <const> = refuse_ended(self)
   if err then return nil, err end
   if self.life:is "away" or self.life:is "departing" then return self:resume(message) end
-  if not self.life:may "resume" then return nil, script.error("T0513", "the run is not paused") end
+  if not self.life:may "resume" then
+    return nil, script.error("T0513", "the run is not paused: " .. (self:run_state()))
+  end
   self.life:fire "resume"
   return {state = (self:run_state())}
 end

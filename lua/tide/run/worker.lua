@@ -344,7 +344,7 @@ function w_methods:chunks()
       {help = "give tide.job `data = N`, a list, or a data set and `chunks = N`"}), 2)
   end
   if self.waited_for < self.barriers then
-    error(script.error("T0113", "chunks are asked for while this worker has not waited for a barrier it came to",
+    error(script.error("T0113", "w:chunks: this worker has not yet waited for an asynchronous barrier",
       {help = "call wait() of what w:barrier(name, value, {async = true}) returned"}), 2)
   end
   self.passes = self.passes + 1
@@ -424,8 +424,8 @@ function w_methods:barrier(name, value, o)
   end
   local splits <const> = o and o.async
   if splits and self.holding > 0 then
-    error(script.error("T0113", "a chunk is complete before the others come to its worker's barrier: wait at this one",
-      {help = "w:barrier without `async`, or behind the loop over w:chunks()"}), 2)
+    error(script.error("T0113", "w:barrier: inside a loop over chunks a barrier cannot be asynchronous",
+      {help = "w:barrier without `async`, or after the loop over w:chunks()"}), 2)
   end
   settle() -- what was pushed here is at the homes
   self.barriers = self.barriers + 1
