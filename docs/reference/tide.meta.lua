@@ -31,7 +31,7 @@ function tide.options(spec) end
 ---@param f fun()
 function tide.main(f) end
 
----Makes a job: what is trained, by whom, on what. The fields are those of the class `tide.job`.
+---Makes a job: what is trained, on what data, by which code. The fields are those of the class `tide.job`.
 ---@param fields table see tide.job
 ---@return tide.job
 function tide.job(fields) end
@@ -106,7 +106,7 @@ function tide.all(functions) end
 ---@return any ... of f; raises when the time is over
 function tide.within(time, f) end
 
----Lets the calling fiber wait; others go on.
+---Lets the calling fiber wait; others continue.
 ---@param time string|number
 function tide.sleep(time) end
 
@@ -121,8 +121,8 @@ tide.k = nil
 tide.units = nil
 
 ---"stays": worker 1 is slow from beginning to end. "moves": at any clock one worker is slow, drawn anew every `clocks`
----clocks (who was slow may be drawn again). Each worker counts by its own clocks, so one that is behind is still slow
----in a clock which the others have left.
+---clocks (the slow worker may be drawn again). Each worker counts by its own clocks, so one that is behind is still
+---slow in a clock which the others have left.
 ---@param o {workers: integer, kind?: "moves"|"stays"|"none", factor?: number, clocks?: integer, seed?: integer}
 ---@return fun(rank: integer, clock: integer): number factor of the worker in its clock; 1: not slow
 function tide.straggler(o) end
@@ -164,7 +164,7 @@ function tide_fiber:done() end
 ---@field memory? string|integer what the tables of a run may take on each node: "256MB"
 ---@field batch? integer|{total: integer, min?: integer, max?: integer} examples of a step over all workers, and of one
 ---@field prepare? fun(w: tide.worker) what a worker does before it says that it is ready
----@field policies? table<string, string|table> who decides, by kind: {batching = "batching/boa"}
+---@field policies? table<string, string|table> the policy of each kind: {batching = "batching/boa"}
 local tide_job = {}
 
 ---@class tide.worker
@@ -182,15 +182,15 @@ local tide_job = {}
 ---@field work table|nil newest batch and passes of a step, of a job whose batch changes: {total=, accum=}
 ---@field meet integer how often all of a job that meets were asked to
 ---@field begun integer reports of all before it began, where it joined
----@field suspends boolean|nil it was told to leave together with all others
+---@field suspends boolean|nil it was asked to leave together with all others
 ---@field clocks integer intervals ended so far; not 0 at the start of a resumed run
 ---@field passes integer passes over the data in chunks that are complete; not 0 at the start of a resumed run
 ---@field state table what the worker wants to find again when the run is resumed: numbers, strings, tables of them
 local tide_worker = {}
 
 ---Meets with all other workers: then they can send each other typed arrays, see tide.peers. Called again, it makes a
----view of those that run then: after somebody was lost, and where workers may have joined.
----@param value? any something that all are to know: `values` of the result has everybody's, by rank
+---view of those that run then: after one was lost, and where workers may have joined.
+---@param value? any a value for all: `values` of the result has those of all, by rank
 ---@return tide.peers
 function tide_worker:peers(value) end
 
@@ -204,17 +204,17 @@ function tide_worker:peers(value) end
 function tide_worker:report(fields) end
 
 ---Iterates over chunks of the data, one pass a call: `for chunk in w:chunks() do ... end`. The controller hands the
----next free chunk to whoever asks; the loop ends for all workers when every chunk of the pass is complete. A chunk is
+---next free chunk to each request; the loop ends for all workers when every chunk of the pass is complete. A chunk is
 ---complete when its worker comes for the next one: wait for its asynchronous operations before. What a lost worker had
----not completed another one does again. When the run is told to stop, the loop ends behind the chunk in hand.
+---not completed another one does again. When the run is asked to stop, the loop ends behind the chunk in hand.
 ---@return fun(): tide.chunk|nil
 function tide_worker:chunks() end
 
 ---Waits until every worker that still runs is at a barrier of this name. After it all workers read the same values.
----With `async` the worker goes on, to what the others do not touch, and waits later, or looks whether they have come:
----`local arrival = w:barrier("block", nil, {async = true})`, `arrival:done()`, `arrival:wait()`. What was done before
----the arrival is seen by all behind the wait. Barriers pass in the order in which a worker comes to them, and so do
----reports: all workers come to the same ones in the same order.
+---With `async` the worker continues, with what the others do not touch, and waits later, or looks whether they have
+---come: `local arrival = w:barrier("block", nil, {async = true})`, `arrival:done()`, `arrival:wait()`. What was done
+---before the arrival is seen by all behind the wait. Barriers pass in the order in which a worker comes to them, and so
+---do reports: all workers come to the same ones in the same order.
 ---@param name? string
 ---@param value? any something that all are to know
 ---@param o? {async?: boolean}
@@ -230,7 +230,7 @@ function tide_worker:barrier(name, value, o) end
 ---@return boolean|nil ok nil: too many intents are queued already
 function tide_worker:intent(handle, keys, from, to) end
 
----Ends this worker's clock interval: what it pushed is on its way, and others need not wait for it any more.
+---Ends this worker's clock interval: what it pushed is in flight, and others need not wait for it any more.
 ---@return integer clock
 function tide_worker:clock() end
 
@@ -260,7 +260,7 @@ local tide_chunk = {}
 function tide_chunk:report(fields) end
 
 ---Iterates over this chunk in parts of `n` examples: `for first, last in chunk:steps(100) do ... end`. In a worker
----whose node is told to leave the loop ends behind the part in hand: what was done counts, once, and others get the
+---whose node is asked to leave the loop ends behind the part in hand: what was done counts, once, and others get the
 ---rest. Say by chunk:report what was done in each part, inside the loop.
 ---@param n integer
 ---@return fun(): integer?, integer?
@@ -300,7 +300,7 @@ function tide_peers:send(rank, tag, value, o) end
 ---@return "lost"|nil
 function tide_peers:receive(rank, tag) end
 
----Everybody's value, by rank: all workers of the view call it with the same tag.
+---The values of all, by rank: all workers of the view call it with the same tag.
 ---@param tag string|integer
 ---@param value any
 ---@param o? {async?: boolean} async: gives a ticket with done() and wait()
@@ -308,7 +308,7 @@ function tide_peers:receive(rank, tag) end
 ---@return "lost"|nil
 function tide_peers:gather(tag, value, o) end
 
----The sum of everybody's tensors, element by element, added in the order of ranks: the same bits on all.
+---The sum of all workers' tensors, element by element, added in the order of ranks: the same bits on all.
 ---@param tag string|integer
 ---@param tensor table of the same type and size on all workers
 ---@return table|nil tensor a new one
@@ -316,15 +316,15 @@ function tide_peers:gather(tag, value, o) end
 function tide_peers:sum(tag, tensor) end
 
 ---All to all: gives each worker its value of `map`, and gets what each has for this one. All workers of the view call
----it with the same tag; who is not in the map gets nothing.
+---it with the same tag; ranks outside of the map get nothing.
 ---@param tag string|integer
 ---@param map table<integer, any> by rank
 ---@return table<integer, any>|nil by rank
 ---@return "lost"|nil
 function tide_peers:swap(tag, map) end
 
----Whether all that was done in this view reached all: everybody comes here, at the end of a stretch that all have done
----or somebody has lost, and everybody gets the same answer. Reports and barriers come behind it.
+---Whether all that was done in this view reached all: all come here, at the end of a stretch that all have done
+---or one has lost, and all get the same answer. Reports and barriers come behind it.
 ---@param value? any something that all are to know
 ---@return table<integer, any>|nil values by rank; nil: call w:peers() and do the stretch again
 ---@return "lost"|nil
@@ -333,11 +333,11 @@ function tide_peers:agree(value) end
 ---@class tide.peers.ticket what comes of an asynchronous gather
 local tide_peers_ticket = {}
 
----Whether everybody's value is here.
+---Whether the values of all are here.
 ---@return boolean wait() would not wait
 function tide_peers_ticket:done() end
 
----Waits until everybody's value is here.
+---Waits until the values of all are here.
 ---@return table|nil values by rank
 ---@return "lost"|nil
 function tide_peers_ticket:wait() end
@@ -385,7 +385,7 @@ function tide_run:summary() end
 ---@param rule? string the script's own rule that ends it: then the run is done, and not stopped
 function tide_run:stop(rule) end
 
----Writes a checkpoint while the workers go on, and waits until it is on disk.
+---Writes a checkpoint while the workers continue, and waits until it is on disk.
 ---@param o? {dir?: string, cut?: "clock"|"fuzzy"} default: as the job's field `checkpoint` says
 ---@return table info {generation, clock, cut, full, rows, bytes, took_s}
 function tide_run:checkpoint(o) end
@@ -395,12 +395,12 @@ function tide_run:checkpoint(o) end
 function tide_run:set(params) end
 
 ---Lets all workers wait in their next report, or for their next chunk; true when they do. With `release` they leave
----there: their slots are free, the tables stay, and the run goes on when it is resumed.
+---there: their slots are free, the tables stay, and the run continues when it is resumed.
 ---@param o? {release?: boolean}
 ---@return true|nil, table? err
 function tide_run:pause(o) end
 
----Goes on after a pause; one that gave its slots back waits for others first.
+---Resumes after a pause; one that released its slots waits for others first.
 ---@return true|nil, table? err
 function tide_run:resume() end
 
@@ -419,7 +419,7 @@ function tide_run:slow_worker(rank, factor) end
 ---Ends the workers now, and drops the run's tables: nothing of it stays on any node.
 function tide_run:cancel() end
 
----Done with a run: what it holds on nodes is freed, its tables too. A run that goes on is ended.
+---Done with a run: what it holds on nodes is freed, its tables too. An active run is ended.
 ---`local run <close> = cluster:start(job)` does it at the end of the block; the end of the cluster does it for all.
 function tide_run:close() end
 
@@ -455,7 +455,7 @@ function tide_run:dump(path, names) end
 ---@field forwarded integer accesses that a home passed on to the owner
 ---@field relocated integer rows that changed their node
 ---@field relocations_per_s number
----@field relocate_p50_s number|nil from the wish for a row to its arrival: quantiles, within a fifth
+---@field relocate_p50_s number|nil from the request of a row to its arrival: quantiles, within a fifth
 ---@field relocate_p99_s number|nil
 ---@field location_used integer accesses that went straight to where the key was last
 ---@field location_stale integer those that did not find it there
@@ -465,7 +465,7 @@ function tide_run:dump(path, names) end
 ---@field wire_messages integer frames between processes
 ---@field comm_bytes integer|nil sent by the exchange of gradients, of all workers
 ---@field comm_bytes_step number|nil of a worker in a step
----@field comm_s number|nil some gradient was under way: sum over the workers
+---@field comm_s number|nil some gradient was in flight: sum over the workers
 ---@field comm_skew_s number|nil of which workers waited for others to end their step
 ---@field comm_wait_s number|nil of which workers waited for gradients that all had ready
 ---@field overlap number|nil share of comm_s without comm_skew_s that was hidden behind computing
@@ -510,12 +510,12 @@ local tide_remote_run = {}
 function tide_remote_run:refresh() end
 
 ---Lets all workers wait in their next report, or for their next chunk; true when they do. With `release` they leave
----there: their slots are free, and the run goes on when it is resumed.
+---there: their slots are free, and the run continues when it is resumed.
 ---@param o? {release?: boolean, timeout?: string|number}
 ---@return true|nil, table? err
 function tide_remote_run:pause(o) end
 
----Goes on; one that gave its slots back waits for others first. One that has ended, but is not done, begins anew from
+---Resumes; one that released its slots waits for others first. One that has ended, but is not done, begins anew from
 ---its newest checkpoint, as a run of its own.
 ---@param o? {timeout?: string|number}
 ---@return true|tide.remote_run|nil, table? err the new run, if this one has ended
@@ -567,15 +567,15 @@ local tide_cluster = {}
 ---@return table trace
 function tide_cluster:trace(path) end
 
----Whether runs wait for their slots here, and may get others while they go on.
+---Whether runs wait for their slots here, and may get others later.
 ---@return boolean
 function tide_cluster:is_shared() end
 
 ---Lets a policy of the kind `scheduling` decide how many slots each run of this cluster has, from now on and while they
----go on; another one takes its place when it is called again. Without a policy they are given out in the order of
+---continue; another one takes its place when it is called again. Without a policy they are given out in the order of
 ---submission.
 ---@param policy string|table|false a shipped name, a path, {policy=, params=}; false: none any more
----@param o? {params?: table, guard?: table, nodes?: tide.scheduler.pool} nodes: they come and go as the policy wishes
+---@param o? {params?: table, guard?: table, nodes?: tide.scheduler.pool} nodes: the policy adds and removes them
 ---@return true
 function tide_cluster:schedule(policy, o) end
 
@@ -600,7 +600,7 @@ function tide_cluster:start(job_, params, o) end
 ---@return tide.group to be closed
 function tide_cluster:group(class, arguments, o) end
 
----Runs of this cluster, whoever started them, oldest first.
+---Runs of this cluster, of all users, oldest first.
 ---@param o? {job?: string, state?: string, all?: boolean} all: ended ones too
 ---@return tide.remote_run[]
 function tide_cluster:runs(o) end
@@ -627,12 +627,12 @@ function tide_cluster:table(name) end
 ---@return tide.snapshot
 function tide_cluster:snapshot(o) end
 
----What holds up each run that goes on, by what happens in so much time from now: docs/guides/metrics.md.
+---The bottleneck of each active run, by what happens in so much time from now: docs/guides/metrics.md.
 ---@param time? string|number default "2s"
 ---@return tide.finding[]
 function tide_cluster:slowest(time) end
 
----Writes all tables to a directory while workers go on.
+---Writes all tables to a directory while workers continue.
 ---@param o string|{dir: string, cut?: "clock"|"fuzzy", keep?: integer}
 ---@return table info {generation, clock, cut, full, rows, bytes, took_s}
 function tide_cluster:checkpoint(o) end
@@ -646,8 +646,8 @@ function tide_cluster:restore(dir, generation) end
 ---Ends the runs and, if this process started them, the nodes.
 function tide_cluster:close() end
 
----Starts one more node. Without workers it holds rows; slots go there when somebody moves them (table:move,
----placement policies). With workers it holds none, and they join the runs that go on at the next report of all.
+---Starts one more node. Without workers it holds rows; slots go there when they are moved (table:move,
+---placement policies). With workers it holds none, and they join the active runs at the next report of all.
 ---@param name? string default: s1, s2, ... or, with workers, n1, n2, ... whichever is free first
 ---@param workers? integer
 ---@return string name
@@ -657,7 +657,7 @@ function tide_cluster:add_node(name, workers) end
 ---@param name string
 function tide_cluster:drain(name) end
 
----Adds or drains nodes without workers until `count` hold rows for the others. Somebody has to hold them.
+---Adds or drains nodes without workers until `count` hold rows for the others. One has to hold them.
 ---@param count integer
 function tide_cluster:set_servers(count) end
 
@@ -776,14 +776,16 @@ function tide_table_handle:push(keys, rows, o) end
 ---@return tide.tensor hits u8: 1 where the row is here
 function tide_table_handle:pull_local(keys) end
 
----Brings rows to this node, where access is then as fast as to one's own. Of a table with technique "relocate". Nothing depends on it but speed: it is not raised when there is no room.
+---Brings rows to this node, where access is then as fast as to one's own. Of a table with technique "relocate". Nothing
+---depends on it but speed: it is not raised when there is no room.
 ---@param keys integer[]|tide.tensor
 ---@param o? {async?: boolean}
 ---@return true|tide.ticket|nil ok
 ---@return tide.error? err
 function tide_table_handle:localize(keys, o) end
 
----Draws keys, for negative sampling. The level says what draws must promise, and chooses the scheme: docs/guides/tables.md.
+---Draws keys, for negative sampling. The level says what draws must promise, and chooses the scheme:
+---docs/guides/tables.md.
 ---@param o {dist?: "uniform"|number[]|fun(): integer, level?: "conform"|"bounded"|"long_term"|"none", scheme?: string, first?: integer, count?: integer, group?: integer, reuse?: integer, seed?: integer}
 ---@return tide.sampler
 function tide_table_handle:sampler(o) end
@@ -793,13 +795,14 @@ function tide_table_handle:sampler(o) end
 ---@return string|true consistency
 function tide_table_handle:consistency(bound) end
 
----The learning rate in force, or another one for all nodes, also those that join later: pushes that reach their row after this returns are applied by it. docs/guides/tables.md.
+---The learning rate in force, or another one for all nodes, also those that join later: pushes that reach their row
+---after this returns are applied by it. docs/guides/tables.md.
 ---@param rate? number
 ---@return number|true|nil rate nil: the rule has none; nil, err: it cannot be changed
 ---@return tide.error? err
 function tide_table_handle:rate(rate) end
 
----Gives slots to a node, waits until nobody goes by their old homes.
+---Gives slots to a node, waits until no node uses their old homes.
 ---@param slots integer[] 0 to 4095
 ---@param node integer id
 ---@return true
@@ -810,13 +813,15 @@ function tide_table_handle:move(slots, node) end
 ---@return true
 function tide_table_handle:save(path) end
 
----Reads rows that were saved, or the rows of a file that another program wrote: then `tensor` names the one with the rows, and `keys` says whose they are.
+---Reads rows that were saved, or the rows of a file that another program wrote: then `tensor` names the one with the
+---rows, and `keys` says whose they are.
 ---@param path string
 ---@param o? {tensor?: string, keys?: "rows"|string|integer|tide.tensor, add?: boolean} keys: "rows" (default): row i of the tensor is key i, from 0; the name of an integer tensor in the file; a first key; or a tensor of keys; add: pushed by the update rule, else assigned
 ---@return true
 function tide_table_handle:load(path, o) end
 
----The values of rows become these, whatever the update rule; what the rule remembers stays. For rows that come from elsewhere: workers push.
+---The values of rows become these, whatever the update rule; what the rule remembers stays. For rows that come from
+---elsewhere: workers push.
 ---@param keys integer[]|tide.tensor
 ---@param rows tide.tensor f32, keys x width
 ---@return true
@@ -829,7 +834,8 @@ function tide_table_handle:assign(keys, rows) end
 ---@return true
 function tide_table_handle:manage(keys, technique, o) end
 
----The calling worker will use keys in its clocks `from` to `to` - 1; `w:intent` counts the worker's own clocks. Nothing depends on it but speed: it is not raised when too many are known already.
+---The calling worker will use keys in its clocks `from` to `to` - 1; `w:intent` counts the worker's own clocks. Nothing
+---depends on it but speed: it is not raised when too many are known already.
 ---@param keys integer[]|tide.tensor
 ---@param from integer
 ---@param to integer
@@ -1179,7 +1185,7 @@ function tide_data_module.lazy(reader) end
 ---@return string[]
 function tide_data_module.words(text, keep_case) end
 
----The same as tide.data.matrix, which tells ratings by the first line.
+---The same as tide.data.matrix, which recognises ratings by the first line.
 ---@param where string|table
 ---@param options? table
 ---@return tide.data.matrix_set
@@ -1347,7 +1353,7 @@ function tide_data_set:batches(name, size) end
 
 ---Goes through this worker's examples in blocks, in an order that differs from pass to pass and depends on the job's
 ---seed alone: `for block, pass in w.data:stream(w, {size = 1000, passes = 3}) do ... end`. The place is kept in
----w.state, so a resumed run goes on with the next block: let w:clock() or w:report end the body. A block is what the
+---w.state, so a resumed run continues with the next block: let w:clock() or w:report end the body. A block is what the
 ---source's `read` gives, or rows of a part.
 ---@param w tide.worker
 ---@param o {size: integer, passes?: integer, part?: string} passes: 1; part: of data sets that have parts
@@ -1397,7 +1403,7 @@ function tide_data_matrix_set:row_keys() end
 ---This worker's blocks in the order of DSGD: `for block in w.data:rotation(w):epoch(n) do ... end`, with all waiting
 ---that this takes; see rotation.lua.
 ---@param w tide.worker
----@param o? {epochs?: integer, columns?: table} columns: the table of columns, if they move to who uses them
+---@param o? {epochs?: integer, columns?: table} columns: the table of columns, if they move to their users
 ---@return tide.data.rotation
 function tide_data_matrix_set:rotation(w, o) end
 
@@ -1581,7 +1587,7 @@ local tide_group = {}
 ---@return table<integer, tide.error>|nil lost why there is none, by rank; nil: all have answered
 function tide_group:call(method, ...) end
 
----Sends to every member; nobody answers. A member whose method raises ends.
+---Sends to every member, without an answer. A member whose method raises ends.
 ---@param method string
 function tide_group:cast(method, ...) end
 
@@ -1650,7 +1656,7 @@ function tide_generator:picture(x, row, picture, dx, dy) end
 ---@return string
 function tide_generator:state() end
 
----Goes on from a state.
+---Continues from a state.
 ---@param state string
 function tide_generator:restore(state) end
 
@@ -1821,7 +1827,7 @@ local tide_lda_module = {}
 ---@return tide.job
 function tide_lda_module.job(given) end
 
----Perplexity of the test documents that a report tells of: nil if it tells of none.
+---Perplexity of the test documents of a report: nil if it has none.
 ---@param report table
 function tide_lda_module.perplexity(report) end
 
@@ -2422,7 +2428,7 @@ function tide_team:took(seconds, amount) end
 ---@return {[1]: number, [2]: number}|false work a second and seconds of it, when it is known
 function tide_team:speed() end
 
----What each is to have, by the speeds that all have told, where that is worth it; the same on all. Speeds change with
+---What each is to have, by the reported speeds, where that is worth it; the same on all. Speeds change with
 ---what else a machine does: so it takes two looks in a row, whose mean counts, and after a deal the next one is the
 ---further off the more there were.
 ---@param told table[] by index, of team:speed()
@@ -2433,18 +2439,18 @@ function tide_team:balance(told) end
 ---@return boolean whether others are there than before
 function tide_team:enter() end
 
----The sum of everybody's tensor, the same bits on all; the tensor itself where one worker is alone.
+---The sum of all workers' tensors, the same bits on all; the tensor itself where one worker is alone.
 ---@param tag string
 ---@param tensor table f64
 function tide_team:sum(tag, tensor) end
 
----Everybody's value, by index.
+---The values of all, by index.
 ---@param tag string
 ---@return any[]
 function tide_team:gather(tag, value) end
 
----Begins to gather; the others go on meanwhile.
----@return fun(): any[] waits, gives everybody's values by index
+---Begins to gather; the others continue meanwhile.
+---@return fun(): any[] waits, returns the values of all by index
 function tide_team:begin_gather(tag, value) end
 
 ---Tensors to others and from them, by index.
@@ -2490,7 +2496,8 @@ local tide_k = {}
 ---@return {at: number, per: number}
 function tide_k.line(x, y) end
 
----The line of each worker, learnt from samples that come one at a time: `lines:learn(workers)`, `lines:split(total, workers, change)`, `lines:line(id)`, `lines:kept()`; docs/guides/policy-contract.md.
+---The line of each worker, learnt from samples that come one at a time: `lines:learn(workers)`, `lines:split(total,
+---workers, change)`, `lines:line(id)`, `lines:kept()`; docs/guides/policy-contract.md.
 ---@param o {forget?: number, jump?: number, at?: table<integer, number>}
 ---@return table lines
 function tide_k.lines(o) end
@@ -2562,7 +2569,7 @@ function tide_k.quantile(list, q) end
 ---@return boolean
 function tide_k.hysteresis(old, new, gain) end
 
----Who runs in this round, so that time received follows the shares.
+---The jobs that run in this round, so that time received follows the shares.
 ---@param share number[]
 ---@param received number[]
 ---@param sizes integer[]
@@ -2649,7 +2656,7 @@ function tide_sim.work(flops, bytes) end
 function tide_sim.fault(kind, what, o) end
 
 ---An invariant of the script: a function that returns true, or false and why. It is called now and then on the driver,
----while everything goes on, and may pull rows; what it raises is a failure as well.
+---while everything continues, and may pull rows; what it raises is a failure as well.
 ---@param name string
 ---@param holds fun(): boolean, string?
 ---@param o? {every?: string|number} virtual time between two looks; default 100ms
