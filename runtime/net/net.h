@@ -62,8 +62,8 @@ int tide_net_state(struct tide_net *net, int *code, char *reason, size_t capacit
 void tide_net_leave(struct tide_net *net);
 /* This node cannot be a member: its program ends, with the reason. I/O thread 0. */
 void tide_net_fail(struct tide_net *net, int code, const char *reason);
-/* These members are about to end, with the cluster that they made: whoever of them goes, in whatever way, has left, and
- * nobody takes its rows over. Told to the controller, if it is not this node; best effort. I/O thread 0. */
+/* These members are about to end, with the cluster that they made: one that ends, in whatever way, has left, and
+ * its rows have no successor. Sent to the controller, if it is not this node; best effort. I/O thread 0. */
 void tide_net_ends(struct tide_net *net, const uint16_t *ids, size_t count);
 /* Controller, I/O thread 0: was that said of this member? */
 bool tide_net_is_to_end(struct tide_net *net, uint16_t id);

@@ -1,4 +1,4 @@
--- A trace that the page asks for: recorded while the dashboard goes on looking, then given as one text.
+-- A trace that the page asks for: recorded while the dashboard continues, then given as one text.
 local client = require "tide.cluster.client"
 local core = require "tide.core"
 local errors = require "tide.errors"

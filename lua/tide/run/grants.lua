@@ -62,7 +62,7 @@ local function end_now(self, w)
 end
 
 local function force(self)
-  if extensions.of(self.job, "meeting") then return end -- they meet between two steps: they are on their way
+  if extensions.of(self.job, "meeting") then return end -- they meet between two steps: they are leaving
   if self.life:is "to_leave" then self.life:fire "tell" end
   local ended = false
   for _, w in ipairs(self.workers) do

@@ -1,4 +1,4 @@
--- tide.job{}: what is trained, by whom, on what. A job registers itself by its name while the script loads.
+-- tide.job{}: what is trained, on what data, by which code. A job registers itself by its name while the script loads.
 local data_sets = require "tide.run.data_sets"
 local extensions = require "tide.run.extensions"
 local script = require "tide.script"

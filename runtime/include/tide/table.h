@@ -120,7 +120,7 @@ struct tide_table_options {
     float init_a, init_b;
     /* sgd: lr. adagrad: lr, epsilon (default 1e-10), initial sum. adam: lr, beta1 0.9, beta2 0.999, epsilon 1e-8.
      * momentum, nesterov: lr, beta1 0.9: how much of the velocity stays. Where 0 stands the default is meant. A rule of
-     * your own: numbers[0] is lr, numbers[1] its first number, as they are. tide_table_options tells the lr that the
+     * your own: numbers[0] is lr, numbers[1] its first number, as they are. tide_table_options returns the lr that the
      * table was made with; the one in force is tide_table_rate's. */
     __extension__ union {
         __extension__ struct { float lr, beta1, beta2, epsilon, sum_init; };

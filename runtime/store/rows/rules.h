@@ -40,7 +40,7 @@ uint32_t tide__row_floats(const struct tide_table_options *options);
 static inline bool tide__rule_has_rate(const struct tide_table_options *options) {
     return !tide__rule_is(options, TIDE__RULE_NO_RATE);
 }
-/* Does an update by the rule depend on all before it, so that it is made by whoever has the row alone? */
+/* Does an update by the rule depend on all before it, so that it is made only by the holder of the row? */
 static inline bool tide__rule_is_serial(const struct tide_table_options *options) {
     return !tide__rule_is(options, TIDE_RULE_ADDS | TIDE__RULE_ASSIGNS | TIDE__RULE_MERGES);
 }
