@@ -1571,7 +1571,7 @@ function tide_data_groups:epoch(epoch) end
 local tide_kernel_module = {}
 
 ---Loads the kernels, the operations of programs and the update rules of tables of a shared object. At the top of a
----script it runs on every node, and all have to have the same file. A file that was built anew is loaded anew;
+---script it runs on every node, and all have to have the same file. A rebuilt file is loaded again;
 ---active runs keep the old functions.
 ---@param path string relative to the script
 ---@return table<string, tide.kernel_function> module kernels and operations by name; `version` is what the module says

@@ -162,7 +162,8 @@ describe("a worker", function()
         if s.value.op == "failed" then return s.value.error.code .. " " .. s.value.error.message end
       end
     end
-    assert.match("T0113 w:chunks: this worker has not yet waited", said 'w:barrier("b", nil, {async = true}) w:chunks()', 1, true)
+    assert.match("T0113 w:chunks: this worker has not yet waited",
+      said 'w:barrier("b", nil, {async = true}) w:chunks()', 1, true)
     assert.match("T0113 w:barrier: inside a loop over chunks",
       said 'for _ in w:chunks() do w:barrier("b", nil, {async = true}) end', 1, true)
   end)
