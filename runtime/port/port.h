@@ -272,9 +272,11 @@ void tide_sim_set_clock(struct tide_sim *sim, const char *node, uint64_t ahead_n
  * crashes is found again, not found, or found in part, whatever these say. */
 struct tide_sim_disk {
     double read_error, write_error;    /* EIO; write: nothing was done */
+    double torn_write;                 /* EIO, and a part of the bytes was written */
     double sync_error;                 /* EIO, and what was not durable never will be, unless it is written again */
     double crash;                      /* the node crashes before or within an operation that changes or syncs */
     uint64_t sync_ns_min, sync_ns_max; /* what syncing a file takes */
+    uint64_t read_ns_min, read_ns_max; /* what a read takes */
     uint64_t capacity;                 /* bytes of all files; a write beyond fails with ENOSPC; 0: no limit */
 };
 void tide_sim_set_disk(struct tide_sim *sim, const char *node, const struct tide_sim_disk *disk); /* NULL: every node */

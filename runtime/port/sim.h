@@ -249,6 +249,8 @@ int tide__sim_disk_change(struct sim_node *node, bool *torn);
 int tide__sim_disk_torn(struct sim_node *node);
 size_t tide__sim_disk_part(struct sim_node *node, size_t size);
 int tide__sim_disk_room(struct sim_node *node, const struct sim_inode *grows, size_t size);
+/* A write that fails after a part: EIO, and `size` is what to store. */
+int tide__sim_disk_write(struct sim_node *node, size_t *size);
 int tide__sim_disk_read(struct sim_node *node);
 int tide__sim_disk_sync(struct sim_node *node, struct sim_inode *inode);
 void tide__sim_disk_sync_parent(struct sim_node *node, const char *path);

@@ -329,16 +329,29 @@ int tide__sim_disk_room(struct sim_node *node, const struct sim_inode *grows, si
     return used > node->disk.capacity ? tide_fail(TIDE_ENOSPC, "writing: no space left on the simulated disk") : 0;
 }
 
+/* The operation takes a time between both. */
+static void charge(struct sim_node *node, uint64_t least, uint64_t most) {
+    if (most > 0) {
+        node->sim->charged += least + tide_random_below(&node->disk_random, most - least + 1);
+    }
+}
+
+int tide__sim_disk_write(struct sim_node *node, size_t *size) {
+    if (!hits(node, node->disk.torn_write)) {
+        return 0;
+    }
+    *size = tide__sim_disk_part(node, *size);
+    return failed("writing a part");
+}
+
 int tide__sim_disk_read(struct sim_node *node) {
+    charge(node, node->disk.read_ns_min, node->disk.read_ns_max);
     return hits(node, node->disk.read_error) ? failed("reading") : 0;
 }
 
 int tide__sim_disk_sync(struct sim_node *node, struct sim_inode *inode) {
     const struct tide_sim_disk *disk = &node->disk;
-    if (disk->sync_ns_max > 0) {
-        node->sim->charged +=
-            disk->sync_ns_min + tide_random_below(&node->disk_random, disk->sync_ns_max - disk->sync_ns_min + 1);
-    }
+    charge(node, disk->sync_ns_min, disk->sync_ns_max);
     if (hits(node, disk->crash)) {
         return die(node);
     }
@@ -390,7 +403,7 @@ int tide_sim_files(struct tide_sim *sim, const char *name,
 /* ---- what tests ask for ---- */
 
 void tide_sim_set_disk(struct tide_sim *sim, const char *name, const struct tide_sim_disk *disk) {
-    TIDE_ASSERT(disk->sync_ns_min <= disk->sync_ns_max);
+    TIDE_ASSERT(disk->sync_ns_min <= disk->sync_ns_max && disk->read_ns_min <= disk->read_ns_max);
     if (name) {
         struct sim_node *node = tide__sim_find_node(sim, name);
         node = node ? node : tide__sim_add_node(sim, name);

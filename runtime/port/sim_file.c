@@ -254,9 +254,10 @@ int tide__sim_file_write(struct tide_file *file, const void *data, size_t size, 
         return code;
     }
     size = torn ? tide__sim_disk_part(node, size) : size;
+    const int part = torn ? 0 : tide__sim_disk_write(node, &size);
     code = store_bytes(inode, data, size, (size_t)offset);
     inode->modified = node->sim->now;
-    return code == 0 && torn ? tide__sim_disk_torn(node) : code;
+    return code != 0 ? code : torn ? tide__sim_disk_torn(node) : part;
 }
 
 int tide__sim_file_sync(struct tide_file *file) {

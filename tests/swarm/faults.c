@@ -47,7 +47,7 @@ struct faults {
     char target[200]; /* endpoint the stranger is to dial */
     bool reckless;    /* crashes ask nobody */
     unsigned losses;  /* since all rows had their copies */
-    struct tide_random random, shortages, ballasts, successions, visits;
+    struct tide_random random, shortages, ballasts, successions, visits, disks;
 };
 
 void fault_note(struct world *w, const char *format, ...) {
@@ -95,6 +95,7 @@ void faults_plan(struct world *w) {
     tide_random_seed(&f->shortages, tide_mix64(w->options.seed ^ 0x5407));
     tide_random_seed(&f->ballasts, tide_mix64(w->options.seed ^ 0xba11a57));
     tide_random_seed(&f->visits, tide_mix64(w->options.seed ^ 0x715175));
+    tide_random_seed(&f->disks, tide_mix64(w->options.seed ^ 0xd15c5));
     tide_random_seed(&f->successions, tide_mix64(w->options.seed ^ 0x5cce));
     uint64_t start = tide_sim_now(w->sim);
     for (unsigned o = 0; o < SWARM_OPTIONS; o++) {
@@ -471,6 +472,31 @@ static void journal_works(struct world *w, const struct node *node) {
     spare(w, node);
 }
 
+/* For a while a node's disk fails, is full, writes parts, or is slow. */
+static void disk_fails(struct world *w) {
+    struct tide_random *random = &w->faults->disks;
+    const unsigned a = (unsigned)tide_random_below(random, w->node_count);
+    const struct node *node = w->nodes[a];
+    const double share = exp(-tide_random_uniform(random) * log(100)); /* of its operations */
+    const uint64_t lasts = between(random, 50 * MS, 3000 * MS), how = tide_random_below(random, 5);
+    static const char *const names[] = {"fails to read", "fails to write", "is full", "writes parts",
+                                        "is slow"};
+    const struct tide_sim_disk disk = {.read_error = how == 0 ? share : 0,
+                                       .write_error = how == 1 ? share : 0,
+                                       .capacity = how == 2 ? 1 + tide_random_below(random, 64 << 10)
+                                                            : 0,
+                                       .torn_write = how == 3 ? share : 0,
+                                       .read_ns_min = how == 4 ? MS : 0,
+                                       .read_ns_max = how == 4 ? 50 * MS : 0};
+    if (node->state != NODE_UP || !undo_room(w)) {
+        return;
+    }
+    tide_sim_set_disk(w->sim, node->name, &disk);
+    undo_later(w, (struct undo){.option = SWARM_DISK_S, .a = a}, lasts);
+    fault_note(w, "the disk of %s %s, %.0f %% of the time, for %.1f s", node->name, names[how],
+               100 * share, (double)lasts / 1e9);
+}
+
 static void happen(struct world *w, enum swarm_option kind) {
     struct faults *f = w->faults;
     unsigned a;
@@ -544,6 +570,9 @@ static void happen(struct world *w, enum swarm_option kind) {
     case SWARM_CONTROLLER_S:
         succession(w);
         break;
+    case SWARM_DISK_S:
+        disk_fails(w);
+        break;
     default:
         break;
     }
@@ -564,6 +593,8 @@ static void undo(struct world *w, const struct undo *u) {
         clients_heal(w, u->client);
     } else if (u->option == SWARM_CONTROLLER_S) {
         journal_works(w, w->nodes[u->a]);
+    } else if (u->option == SWARM_DISK_S) {
+        tide_sim_set_disk(w->sim, a, &(struct tide_sim_disk){0});
     } else {
         set_latency(w, 1);
     }

@@ -72,6 +72,7 @@ static const struct option {
     [SWARM_DISK_CRASH] = {"disk_crash", SHARE, 0,
                           0}, /* share of changes in which the disk crashes */
     [SWARM_FLIP_S] = {"flip_s", FAULT, 0, 0},
+    [SWARM_DISK_S] = {"disk_s", FAULT, 0, 0},
     [SWARM_CONTROLLER_S] = {"controller_s", FAULT, 0, 0},
     [SWARM_MAILBOX_KIB] = {"mailbox_kib", LIMITED, 1, 4096}, /* of echo actors; 0: as usual */
     [SWARM_TIER] = {"tier", SHARE, 0, 0}, /* share of tables without copies whose rows freeze */
@@ -108,6 +109,7 @@ static const struct setting {
     {"clocks", "replicas", 0.8},   {"clocks", "crash_s", 20},
     {"tier", "tier", 1},           {"tier", "replicas", 0},       {"tier", "leave_s", 8},
     {"tier", "join_s", 6},         {"tier", "memory_s", 0},
+    {"tier", "disk_s", 4},
     {"clients", "clients", 3},     {"clients", "client_s", 1.5},  {"clients", "join_s", 8},
     {"clients", "leave_s", 10},    {"clients", "memory_s", 0},    {"clients", "messages", 0.1},
 };
@@ -180,13 +182,25 @@ static bool is_word(const char *list, const char *word) {
     return false;
 }
 
-/* Files and blocks of a table with a tier that some rows fill. */
-static void draw_small_segments(uint64_t seed, struct swarm_options *out) {
-    static const char *const names[] = {"store_tier_segment_bytes", "store_tier_block_bytes"};
-    for (size_t i = 0; i < TIDE_COUNT(names); i++) {
-        const unsigned limit = tide__limit_find(names[i]);
-        out->pinned[limit] = true;
-        out->limit[limit] = UINT64_C(4096) << tide_mix64(seed + i) % (i ? 2 : 4);
+static void pin_drawn(struct swarm_options *out, const char *name, uint64_t value) {
+    const unsigned limit = tide__limit_find(name);
+    out->pinned[limit] = true;
+    out->limit[limit] = value;
+}
+
+/* Of a table with a tier: files and blocks that some rows fill, few rows in memory, few reads at once. */
+static void draw_small_tier(uint64_t seed, struct swarm_options *out) {
+    pin_drawn(out, "store_tier_segment_bytes", UINT64_C(4096) << tide_mix64(seed) % 4);
+    pin_drawn(out, "store_tier_block_bytes", UINT64_C(4096) << tide_mix64(seed + 1) % 2);
+    pin_drawn(out, "store_tier_rows", UINT64_C(8) << tide_mix64(seed + 2) % 6);
+    pin_drawn(out, "store_tier_reads", UINT64_C(1) << tide_mix64(seed + 3) % 6);
+}
+
+/* Every third run writes checkpoints. No node crashes then: its rows would be in no generation. */
+static void draw_generations(uint64_t seed, struct swarm_options *out) {
+    if (tide_mix64(seed ^ 0x6e7e) % 3 == 0) {
+        out->value[SWARM_CHECKPOINT_S] = 1;
+        out->value[SWARM_CRASH_S] = 0;
     }
 }
 
@@ -206,7 +220,8 @@ int swarm_draw(uint64_t seed, const char *profile, struct swarm_options *out) {
         }
     }
     if (out->value[SWARM_TIER] > 0) {
-        draw_small_segments(seed, out);
+        draw_small_tier(seed, out);
+        draw_generations(seed, out);
     }
     return 0;
 }

@@ -129,7 +129,7 @@ void saver_flip(struct world *w) {
 static bool is_answer(const struct world *w, int code) {
     return code == TIDE_EIO || code == TIDE_ENOSPC || code == TIDE_EBUSY || code == TIDE_EDIED ||
            code == TIDE_EUNREACHABLE || code == TIDE_ETIMEDOUT || code == TIDE_ECLOSED ||
-           code == TIDE_ENOMEM || (code == TIDE_ENOENT && w->saver->crashes > 0);
+           code == TIDE_ENOMEM || (code == TIDE_ELOST && option(w, SWARM_DISK_S) > 0) || (code == TIDE_ENOENT && w->saver->crashes > 0);
 }
 
 static bool is_there(const struct world *w, uint64_t number) {

@@ -115,7 +115,7 @@ static bool node_create(struct node *node) {
                                   .memory = memory_cap(w),
                                   .loop = &no_loop};
     set_clock(node);
-    if (journals(w) && is_first(node)) {
+    if ((journals(w) && is_first(node)) || option(w, SWARM_DISK_S) > 0) {
         tide_sim_set_disk(w->sim, node->name, &(struct tide_sim_disk){0});
     }
     int code = tide_sim_port(w->sim, node->name, &node->port);
@@ -191,10 +191,21 @@ bool node_is_lost(const struct node *node) {
                                                  sizeof reason) == TIDE_MEMBER_DEAD);
 }
 
+/* A row on a disk that fails, or for which a full disk has no room: not at rest, when all disks work. */
+static bool refused_by_disk(const struct world *w, const struct table *table, int code, const char *text) {
+    const bool tiered = table != NULL && table->options.tier_disk[0] != '\0';
+    return tiered && option(w, SWARM_DISK_S) > 0 && !w->looks &&
+           ((code == TIDE_ELOST && strstr(text, "cannot be read from") != NULL) ||
+            ((code == TIDE_EIO || code == TIDE_ENOSPC) && strstr(text, "its disk takes no rows") != NULL));
+}
+
 bool excused(const struct world *w, const struct node *node, const struct table *table, int code,
              const char *text) {
     if (node->state != NODE_UP || node_is_lost(node) || refused_for_memory(w, code, text)) {
         return true; /* it leaves, or has given up */
+    }
+    if (refused_by_disk(w, table, code, text)) {
+        return true;
     }
     if (node->short_once && (code == TIDE_ENOMEM || strcmp(text, tide_error_name(code)) == 0)) {
         return true; /* there may have been no memory for the text */
@@ -649,6 +660,7 @@ static uint64_t time_to_look(const struct world *w) {
 }
 
 static void look_at_all(struct world *w) {
+    w->looks = true;
     looks = tide_alloc_zero(w->node_count, sizeof *looks);
     TIDE_ASSERT(looks != NULL);
     for (unsigned i = 0; i < w->node_count; i++) {

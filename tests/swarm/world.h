@@ -126,6 +126,7 @@ struct world {
     bool stopping;      /* workers begin nothing new */
     bool lost_too_many; /* at one time more nodes than some table has copies: slots may be lost */
     bool healing;
+    bool looks;         /* all is at rest: what is read now has no excuse but the dead */
     bool limited; /* some limit differs from its default */
     uint64_t chaos_end, event_limit;
     struct tide_random random;

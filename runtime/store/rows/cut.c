@@ -162,7 +162,8 @@ void tide__cut_split(struct tide_table *table, uint64_t cut, uint64_t key, uint6
         }
         taken = true;
     }
-    *word = with_flags(cut, *word, taken, true);
+    const uint64_t clean = TIDE_MUTANT(clean_survives_push) ? 0 : TIDE__WORD_CLEAN;
+    *word = with_flags(cut, *word, taken, true) & ~clean;
 }
 
 uint32_t tide__cut_give_busy(struct tide_table *table, uint64_t cut, uint64_t key, uint64_t word, const float *row,

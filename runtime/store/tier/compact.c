@@ -10,6 +10,7 @@
 #include "store/tier/tier.h"
 
 enum { SPARE_SEGMENTS = 4, AGAIN_NS = 10000000 };
+#define BAD_NS (60 * TIDE_SECOND)
 
 static bool is_open(const struct tide__tier *tier, uint32_t segment) {
     return segment == tier->freeze.segment || segment == tier->compact.segment;
@@ -19,15 +20,18 @@ static bool is_open(const struct tide__tier *tier, uint32_t segment) {
 static uint32_t choose(const struct tide__tier *tier) {
     const uint64_t room = tier->segments_count * tier->per_segment;
     const uint64_t bound = tier->live + tier->live / 3 + (uint64_t)SPARE_SEGMENTS * tier->per_segment;
+    const uint64_t now = tide_port_now(tier->port);
     uint32_t best = TIDE__PLACE_NONE;
     double most = 0;
     for (uint32_t i = 0, seen = 0; i < TIDE__TIER_SEGMENTS && seen < tier->segments_count; i++) {
         const struct tide__segment *segment = tier->segments[i];
         seen += segment != NULL;
-        if (!segment || is_open(tier, i) || segment->bad || segment->removing) {
+        if (!segment || is_open(tier, i) || segment->removing || (segment->live > 0 && now < segment->bad_until)) {
             continue;
         }
-        const double used = (double)segment->live / tier->per_segment;
+        /* Copies take whole units: a segment that fills as many again is no victim. */
+        const uint32_t units = (segment->live + tier->per_unit - 1) / tier->per_unit;
+        const double used = (double)(units * tier->per_unit) / tier->per_segment;
         const double age = (double)(tier->numbers - segment->number + 1);
         const double win = segment->live == 0 ? 1e300 : room > bound ? (1 - used) * age / (1 + used) : 0;
         if (win > most) {
@@ -67,12 +71,20 @@ static void end_pass(struct tide__tier *tier) {
     }
 }
 
+/* A disk that fails for a moment works later: the segment is tried again. Without rows in use it goes at once. */
+static void spare(struct tide__tier *tier, uint32_t segment) {
+    TIDE_SOMETIMES(tier_segment_unreadable);
+    tier->segments[segment]->bad_until = tide_port_now(tier->port) + BAD_NS;
+}
+
 /* A record of the victim. False: the block is being written. */
 static bool look(struct tide__tier *tier, const struct tide__record *record, uint32_t place) {
     struct tide_table *table = tier->table;
     uint64_t old;
     if (record->flags == 0 || !tide__record_good(tier, record, record->key)) {
-        tier->segments[tier->victim]->bad |= record->flags != 0; /* its word says more, if it is in use */
+        if (record->flags) { /* its word says more, if it is in use */
+            spare(tier, tier->victim);
+        }
         return true;
     }
     atomic_uint_fast64_t *word = tide__tier_word(table, record->key, &old);
@@ -115,7 +127,7 @@ static void scanned(struct tide__tier *tier, struct tide__work *work) {
     if (work->code) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(tier->table->store->node),
                  "table '%s': a segment of its disk cannot be read: %s", tier->table->name, work->text);
-        segment->bad = true;
+        spare(tier, tier->victim);
         tier->scan_count = tier->scan_next = 0;
         tier->victim = TIDE__PLACE_NONE;
     }
@@ -189,6 +201,7 @@ void tide__compact_done(struct tide__tier *tier, struct tide__work *work) {
             tide__place_use(tier, place);
             old = (old & ~(uint64_t)UINT32_MAX) | place;
             tier->moved++;
+            TIDE_SOMETIMES(tier_record_moved);
         }
         if (word) {
             tide__word_unlock(word, old);

@@ -88,6 +88,9 @@ static void install(struct tide__tier *tier, struct tide__want *want, const void
         tide__place_forget(tier, place);
     }
     tide__word_unlock(word, old);
+    if (place != TIDE__PLACE_INITIAL) {
+        TIDE_SOMETIMES(tier_row_read);
+    }
     tier->cold -= place != TIDE__PLACE_INITIAL && tier->cold > 0;
     tier->thawed += place != TIDE__PLACE_INITIAL;
     tide_free(want);

@@ -29,6 +29,7 @@ static void bound(struct tide__tier *tier) {
     rows -= rows > 8 * (uint64_t)table->slab.hand_rows ? table->slab.hand_rows : 0;
     rows = rows < ROWS_LEAST ? ROWS_LEAST : rows;
     rows -= rows / 16; /* the reserve */
+    rows = rows < tide_limit(store_tier_rows) ? rows : tide_limit(store_tier_rows);
     rows = rows < tier->rows_capacity - tier->rows_reserve ? rows : tier->rows_capacity - tier->rows_reserve;
     atomic_store_explicit(&tier->face.rows_most, (unsigned)rows, memory_order_relaxed);
     atomic_store_explicit(&tier->face.rows_wake, (unsigned)(rows - rows / 10 - 1), memory_order_relaxed);
@@ -170,11 +171,10 @@ static void remove_files(struct tide_task *task) {
         struct tide__segment *segment = tier->segments[i];
         if (segment && segment->file) {
             port->ops->file_close(segment->file);
-            tide__segment_path(tier, segment, path);
-            (void)(port->crashed ? 0 : port->ops->file_unlink(port, path));
         }
     }
     if (tier->owner) {
+        (void)(port->crashed ? 0 : empty(tier)); /* also a file that could not be removed before */
         (void)snprintf(path, sizeof path, "%s/OWNER", tier->path);
         (void)(port->crashed ? 0 : port->ops->file_unlink(port, path));
         port->ops->file_close(tier->owner);

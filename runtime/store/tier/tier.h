@@ -84,7 +84,7 @@ struct tide__segment {
     uint64_t number;        /* never reused */
     uint32_t next, written; /* records that have a place; that are on the disk */
     uint32_t live, reads;   /* reads: in flight */
-    bool bad;               /* a record could not be read: it stays */
+    uint64_t bad_until;     /* a record could not be read: until then it is no victim */
     bool removing;
     struct tide__work removal;
 };

@@ -437,6 +437,25 @@ static void a_generation_has_the_rows_that_are_on_the_disk(void **state) {
     close_cluster(&c);
 }
 
+/* A push to a row that was read from the disk makes it another version, also while a generation is written. */
+static void pushes_while_a_generation_is_written_are_frozen(void **state) {
+    (void)state;
+    struct cluster c;
+    struct fiber fibers[2];
+    open_cluster(&c, true, 2, 5);
+    struct saving saving = {.options = {.dir = "/shared", .cut = TIDE_CUT_FUZZY, .keep = 2}};
+    tide_sim_share(c.sim, "/shared");
+    create(&c, tiered(&c, "cold"));
+    run_alone(&c, 0, push_all, NULL);
+    for (int more = 2; more < 5; more++) {
+        start(&c, &fibers[0], 0, 0, push_all, NULL);
+        start(&c, &fibers[1], 1, 1, save_run, &saving);
+        finish(&c, fibers, 2);
+        run_alone(&c, 0, check_all, &more);
+    }
+    close_cluster(&c);
+}
+
 int main(void) {
     (void)signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
@@ -448,6 +467,7 @@ int main(void) {
         cmocka_unit_test(a_row_that_cannot_be_read_is_an_error_not_an_initial_row),
         cmocka_unit_test(a_full_disk_refuses_new_rows_and_loses_none),
         cmocka_unit_test(a_generation_has_the_rows_that_are_on_the_disk),
+        cmocka_unit_test(pushes_while_a_generation_is_written_are_frozen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
