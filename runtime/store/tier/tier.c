@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 enum { ROWS_LEAST = 8, OWNER_BYTES = 512, RETRY_NS = 1000000 };
+static const char owner_begins[] = "tide tier 1\n";
 #define OPEN_NS (5 * TIDE_SECOND)
 
 /* ---- bounds ---- */
@@ -46,20 +47,28 @@ static int directory_error(const struct tide__tier *tier, int code, const char *
 
 static void owner_text(const struct tide__tier *tier, char out[OWNER_BYTES]) {
     const struct tide_store *store = tier->table->store;
-    (void)snprintf(out, OWNER_BYTES, "tide tier 1\ncluster %s\ntable %s\nnode %s\n",
+    (void)snprintf(out, OWNER_BYTES, "%scluster %s\ntable %s\nnode %s\n", owner_begins,
                    store->net ? tide_net_cluster(store->net) : "", tier->table->name, tide_node_name(store->node));
 }
 
-/* Is it what was to be written, or what a crash left of that? */
-static bool is_ours(const char *there, size_t size, const char *wanted) {
-    bool same = size <= strlen(wanted);
-    for (size_t i = 0; i < size && same; i++) {
-        same = there[i] == wanted[i] || there[i] == '\0';
+/* Was it written here, or is it what a crash left of that? Of which cluster does not matter: its process holds no lock
+ * any more, and its rows ended with it. */
+static bool is_ours(const char *there, size_t size) {
+    bool same = true;
+    for (size_t i = 0; i < size && i < sizeof owner_begins - 1 && same; i++) {
+        same = there[i] == owner_begins[i] || there[i] == '\0';
     }
     return same;
 }
 
-/* Another table's directory is left alone. */
+/* The first line of an owner, and which cluster it is of. */
+static void tell_owner(const char *there, char out[OWNER_BYTES]) {
+    (void)snprintf(out, OWNER_BYTES, "%s", there);
+    for (char *at = out; (at = strchr(at, '\n')); *at = at[1] ? ' ' : '\0') {
+    }
+}
+
+/* The directory of a table that is in use, or of another program, is left alone. */
 static int own(struct tide__tier *tier) {
     struct tide_port *port = tier->port;
     char path[TIDE__TIER_PATH + 40], wanted[OWNER_BYTES], there[OWNER_BYTES] = "", text[OWNER_BYTES + 900];
@@ -81,11 +90,10 @@ static int own(struct tide__tier *tier) {
         return directory_error(tier, (int)got, tide_error_message());
     }
     there[got] = '\0';
-    if (!is_ours(there, (size_t)got, wanted)) {
-        for (char *at = there; (at = strchr(at, '\n')); *at = at[1] ? ' ' : '\0') {
-        }
-        (void)snprintf(text, sizeof text, "%s belongs to: %s. Choose another `disk`, or remove it: rm -r %s",
-                       tier->path, there, tier->path);
+    if (!is_ours(there, (size_t)got)) {
+        tell_owner(there, wanted);
+        (void)snprintf(text, sizeof text, "%s belongs to another program: %s. Choose another `disk`", tier->path,
+                       wanted);
         port->ops->file_close(tier->owner); /* and nothing of it is removed */
         tier->owner = NULL;
         return directory_error(tier, TIDE_EMISMATCH, text);

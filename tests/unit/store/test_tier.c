@@ -236,13 +236,13 @@ static void what_does_not_fit_is_refused_by_name(void **state) {
 
     snprintf(path, sizeof path, "%s/cold-n2", c.directory);
     assert_int_equal(mkdir(path, 0700), 0);
-    snprintf(cat, sizeof cat, "printf 'tide tier 1\ncluster other\ntable cold\nnode n2\n' > %s/OWNER", path);
+    snprintf(cat, sizeof cat, "echo mine > %s/OWNER", path);
     assert_int_equal(system(cat), 0);
-    refused(&c, options, TIDE_EMISMATCH, "belongs to: tide tier 1 cluster other");
+    refused(&c, options, TIDE_EMISMATCH, "belongs to another program: mine");
     pause_cluster(&c, 300000000); /* the refused table has gone, and left the directory alone */
-    snprintf(cat, sizeof cat, "rm %s/OWNER && touch %s/00000007.seg", path, path);
+    snprintf(cat, sizeof cat, "printf 'tide tier 1\ncluster other\ntable cold\nnode n2\n' > %s/OWNER && touch %s/00000007.seg", path, path);
     assert_int_equal(system(cat), 0);
-    create(&c, options); /* what a process that was killed left is emptied */
+    create(&c, options); /* what a process that was killed left is emptied, of whatever cluster it was */
     snprintf(cat, sizeof cat, "! test -e %s/00000007.seg", path);
     assert_int_equal(system(cat), 0);
     close_cluster(&c);
