@@ -75,7 +75,7 @@ for ((round = 1; round <= rounds; round++)); do
     stdbuf -oL "$TIDE" run "${resume[@]}" words.lua --disk "$PWD/disk" >out.txt 2>err.txt </dev/null &
     driver=$!
     started+=("$driver")
-    wait_for 60 grep -q '^saved' out.txt && wait_for 60 grep -q '^moved [1-9]' out.txt || {
+    wait_for 60 grep -qs '^saved' out.txt && wait_for 60 grep -qs '^moved [1-9]' out.txt || {
         tail -n 20 out.txt err.txt
         break
     }

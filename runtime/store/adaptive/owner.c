@@ -353,14 +353,20 @@ static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint6
     return to;
 }
 
-/* An operation that came straight: here, while this node has the row under the term it names. */
+/* An operation that came straight: here, while this node has the row under the term it names. If the row is on the disk
+ * it waits: sent back, it would be overtaken by a later one that finds the row in memory, under the same term. */
 static uint32_t run_or_return(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key, uint64_t *word,
                               const struct tide__relocation *k, int *error) {
     const uint32_t term = tide__job_term_at(walk->job, index);
-    const bool has = k->state == TIDE__HELD && (k->term == term || TIDE_MUTANT(location_term_ignored));
+    const bool waits = k->cold && !TIDE_MUTANT(cold_sent_back);
+    const bool has = (k->state == TIDE__HELD || waits) && (k->term == term || TIDE_MUTANT(location_term_ignored));
     if (!has) {
         walk->term = term;
         return BACK | walk->job->origin;
+    }
+    if (waits) {
+        walk->term = (uint32_t)*word;
+        return QUEUE;
     }
     *error = run_here(walk, index, slot, key, word);
     return *error ? NO_MEMORY : 0;
