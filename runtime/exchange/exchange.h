@@ -49,7 +49,7 @@ enum {
     TIDE_EXCHANGE_WORKERS_MAX = 1024,
     TIDE_EXCHANGE_LAYERS_MAX = 4096,
     TIDE_EXCHANGE_LOSSY_LEAST = 4096,
-    TIDE_EXCHANGE_SUMS = 13 /* numbers a step adds up over the workers */
+    TIDE_EXCHANGE_SUMS = 14 /* numbers a step adds up over the workers */
 };
 
 struct tide_exchange;

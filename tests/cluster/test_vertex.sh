@@ -336,7 +336,8 @@ says err.txt 'bad.txt:11:7'
 cat >agree.lua <<'LUA'
 local tide, nn = require "tide", require "tide.nn"
 local opt = tide.options {nodes = {"nodes", default = 1}, comm = {"policy", default = "comm/hybrid"},
-  memory = {"of a batch", type = "string"}, rule = {"of rows", default = "adagrad"}}
+  memory = {"of a batch", type = "string"}, rule = {"of rows", default = "adagrad"}, clip = {"", type = "number"},
+  nan = {"", default = "stop"}, dense = {"optimizer", default = "sgd"}, consistency = {"of rows", default = "bsp"}}
 local H <const> = 16
 local data = tide.data.forest {generate = "random_trees", samples = 120, test = 20, vocabulary = 60, max = 9, seed = 5}
 local program = nn.vertex("tree", function(p, v)
@@ -347,7 +348,8 @@ local program = nn.vertex("tree", function(p, v)
   p:loss(nn.xent(nn.linear(5, {name = "out"})(h1), v:index "label"))
 end)
 local job = nn.job {name = "agree", program = program, data = data, batch = 12, epochs = 2, comm = opt.comm, memory = opt.memory,
-  optimizer = nn.sgd {lr = 0.3}, tables = {E = {opt.rule, lr = opt.rule == "adam" and 0.01 or 0.05}}}
+  optimizer = nn[opt.dense] {lr = opt.dense == "adam" and 0.01 or 0.3}, clip = opt.clip, nan = opt.nan,
+  tables = {E = {opt.rule, lr = opt.rule == "adam" and 0.01 or 0.05, consistency = opt.consistency}}}
 tide.main(function()
   local cluster <close> = tide.cluster {nodes = opt.nodes}
   local run = cluster:start(job)
@@ -379,6 +381,51 @@ diff one.txt out.txt >&2 || fail "adam: two workers do not what one does"
 cp adagrad.txt one.txt
 run 0 run agree.lua --nodes 2 --comm comm/always-sfb --memory 16KiB
 diff one.txt out.txt >&2 || fail "in pieces two workers do not what one does"
+
+# Clip bounds the norm over parameters and rows: the rows that several workers have gradients of count once.
+for rules in "--rule sgd" "--rule adam --dense adam"; do
+    run 0 run agree.lua $rules --clip 0.2
+    cp out.txt one.txt
+    run 0 run agree.lua $rules
+    cmp -s one.txt out.txt && fail "$rules: nothing was clipped"
+    for nodes in 2 3; do
+        run 0 run agree.lua $rules --clip 0.2 --nodes $nodes
+        near one.txt out.txt 3e-5 "$rules, clipped: $nodes workers do not what one does"
+    done
+done
+run 0 run agree.lua --rule sgd --clip 0.2 --nodes 2 --memory 16KiB --nan skip
+cp out.txt two.txt
+run 0 run agree.lua --rule sgd --clip 0.2
+near out.txt two.txt 3e-5 "in pieces, clipped: two workers do not what one does"
+# The same against a computation of its own.
+cat >clipped.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local opt = tide.options {nodes = {"", default = 1}, epochs = {"", default = 3}, lr = {"", default = 0.5},
+  to = {"", default = "end.safetensors"}}
+local data = tide.data.forest("words.txt", {format = "parents"})
+local program = nn.vertex("words", function(p, v)
+  local x = v:embed(p:table("E", 7, 4), v:index "word")
+  v:publish {h = x + v:sum(v:state("h", 4))}
+  p:loss(nn.xent(nn.linear(3, {name = "out"})(x), v:index "label"))
+end)
+local job = nn.job {name = "clipped", program = program, data = data, batch = 24, epochs = opt.epochs, clip = 0.05,
+  optimizer = nn.sgd {lr = opt.lr}, tables = {E = {"sgd", lr = opt.lr}}}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = opt.nodes}
+  local run <close> = cluster:start(job)
+  for _ in run:events "report" do end
+  program:save(run, opt.to)
+end)
+LUA
+for word in 2 0 6 1 1 4 2 3 2 6 0 1 2 2 3 1 4 2 2 0 1 6 3 2; do echo 1 -1 $word $((word * 5 % 3)); done |
+    tr ' ' '\n' | { echo 24 7; cat; } >words.txt
+run 0 run clipped.lua --epochs 1 --lr 0 --to begin.safetensors
+for nodes in 1 3; do
+    run 0 run clipped.lua --nodes $nodes
+    python3 "$root/tests/cluster/clipped.py" begin.safetensors end.safetensors 3 >said.txt || fail "$nodes workers: $(cat said.txt)"
+done
+run 1 run agree.lua --clip 0.2 --consistency sequential
+says err.txt 'T0203.*clip bounds the norm of all gradients of a step: table "E" requires consistency = "bsp"'
 
 # What was learnt, in a file: parameters and rows; and a run that goes on as if it had never stopped.
 cat >kept.lua <<'LUA'

@@ -18,9 +18,10 @@ local SHARE <const> = 0.01 -- of a step's time that samples may take
 local EVERY_MOST <const> = 100 -- steps between two samples
 local ADDS <const> = {rule = "sgd", rate = -1} -- as an update rule: w + g
 
----Places in the numbers of a step; those behind LOCAL are told by the first worker. DIVISOR: of the sums.
+---Places in the numbers of a step; those behind LOCAL are told by the first worker. DIVISOR: of the sums. ROWS: squares
+---of the gradients of rows, which all tell.
 adapt.numbers = {DIVISOR = 1, LOSS = 2, CORRECT = 3, COUNT = 4, LOCAL = 5, FACTOR = 7, TOTAL = 9, PASSES = 10,
-                 MEET = 11, EVERY = 12, PROGRESS = 13}
+                 MEET = 11, EVERY = 12, PROGRESS = 13, ROWS = 14}
 local N <const> = adapt.numbers
 
 ---Rules by name: the factor on the user's rate.

@@ -218,12 +218,13 @@ end
 ---The global norm needs every gradient before any update.
 function exchange:arrive_clipped()
   local p <const> = self.pending
-  local squares = 0
+  local squares = p.row_squares
   for l, t in ipairs(self.tensors) do
     self:arrive(l)
     squares = squares + p.scales[l] ^ 2 * compute.norm2("cpu", t.first, t.count, self.model.summed)
   end
   local clip <const> = self.model:scale(squares, 1)
+  p.clip = clip or 0
   if not clip then -- the loss was finite, the gradient is not
     self.total.skipped = (self.total.skipped or 0) + (p.skipped and 0 or 1)
     return
@@ -256,9 +257,19 @@ function exchange:begin()
   end
   self.meet = math.max(self.meet, math.tointeger(numbers[N.MEET]))
   if self.adapts then self.adapts:told(p, numbers) end
-  if self.model.clip then self:arrive_clipped() end
+  if self.model.clip then
+    p.row_squares = count > 0 and numbers[N.ROWS] / numbers[N.DIVISOR] ^ 2 or 0
+    self:arrive_clipped()
+  end
   if changed then self:offer() end
   return present
+end
+
+---@return number what the last step's gradients are multiplied with: below 1 if they are clipped, 0 if it is left out
+function exchange:bound()
+  self:begin()
+  local p <const> = self.pending
+  return p.skipped and 0 or p.clip or 1
 end
 
 ---@return boolean whether this worker is the first of those that are there
@@ -292,8 +303,9 @@ function exchange:step(batch, step)
     self:tell()
   end
   if adapts then adapts:tell(numbers, leads, self:timed(r.count, batch.passes)) end
+  numbers[N.ROWS] = self.model.row_squares and self.model.row_squares() or 0
   numbers[N.DIVISOR] = self.model.divisor and self.model:divisor(r) or r.count
-  for i = 1, N.PROGRESS do numbers[i] = numbers[i] or 0 end
+  for i = 1, N.ROWS do numbers[i] = numbers[i] or 0 end
   self.core:share(number, numbers, proposal)
   self.pending = {step = step, number = number, paths = paths, arrived = {}, scales = {}}
   if adapts then

@@ -62,9 +62,6 @@ function model.new(program, o)
     error(package.error("T0903", ("average is %s, not a number between 0 and 1, like 0.999"):format(
       tostring(o.average))), 0)
   end
-  if o.tables and o.clip and o.rows then
-    error(package.error("T0903", "clip would bound the norm of all gradients; a job with tables cannot have it"), 0)
-  end
   if o.per and o.per ~= "row" and o.per ~= "sample" then
     error(package.error("T0903", ('per is "row" or "sample", not %q'):format(tostring(o.per))), 0)
   end

@@ -28,13 +28,15 @@ end
 local function cluster_name(name) return (name:lower():gsub("[^a-z0-9_]", "_")) end
 shared.cluster_name = cluster_name
 
+local SUMS <const> = "sums_" -- before a table's name: that of the sums of its gradients
 local RESERVED <const> = {params = true, states = true, memory = true, average = true}
 
 ---The declarations of a program's tables.
 ---@param program tide.nn.program
 ---@param given? table<string, table>
+---@param clip? number a table for the sum of each one's gradients, too
 ---@return table<string, table> name -> function that makes the declaration
-function shared.declare(program, given)
+function shared.declare(program, given, clip)
   local made, known = {}, {}
   for _, t in ipairs(program.vertex and program:tables() or {}) do
     known[t.name] = true
@@ -47,6 +49,13 @@ function shared.declare(program, given)
     if rule.rule ~= "sgd" then
       update = {rule.rule}
       for option, value in pairs(rule) do update[option ~= "rule" and option or 1] = value end
+    end
+    if clip and placed.consistency and placed.consistency ~= "bsp" then
+      error(package.error("T0203", ("clip bounds the norm of all gradients of a step: table %q requires "
+        .. 'consistency = "bsp", the default'):format(t.name)), 0)
+    end
+    made[clip and SUMS .. key or key] = function()
+      return tide.table {keys = tide.dense(t.rows), width = t.columns, update = {"total"}, consistency = "bsp"}
     end
     made[key] = function()
       local init = t.kind == "uniform" and {"uniform", -t.number, t.number} or t.kind == "normal"
@@ -89,7 +98,8 @@ function shared.of(w)
   return {new = function(model, spec, index, rule)
     return setmetatable({name = spec.name, index = index, rule = rule, width = spec.columns, float = "f32",
                          device = model.device, vectors = spec.vectors,
-                         table = w.tables[cluster_name(spec.name)]}, shared)
+                         table = w.tables[cluster_name(spec.name)], sums = w.tables[SUMS .. cluster_name(spec.name)]},
+      shared)
   end}
 end
 
@@ -103,6 +113,20 @@ end
 function shared:bring(ids)
   self:settle()
   if #ids > 0 then self.table:pull(ids, {into = self.here:slice(1, #ids)}) end
+end
+
+---For the norm of all workers' gradients: gives this one's to the sum. A clock later `product` has it.
+function shared:offer()
+  compute.fetch(self.on.gradients, self.gradients)
+  local count <const> = #self.ids
+  if count > 0 then self.pushed = self.sums:push(self.ids, self.gradients:slice(1, count), {async = true}) end
+end
+
+---@return number of this worker's gradients with the sums of all: over all workers, the square of the sums
+function shared:product()
+  local count <const> = #self.ids
+  if count == 0 then return 0 end
+  return self.gradients:slice(1, count):dot(self.sums:pull(self.ids))
 end
 
 ---Pushes what the gradients of the last batch, multiplied by `scale`, do to the rows.

@@ -108,6 +108,16 @@ local function misfit(o, records)
   return nil
 end
 
+-- This worker's share of the squares of the rows' gradients, summed over all workers: each row counts once.
+local function row_squares(self)
+  local tables <const>, squares = self.model.tables, 0
+  for _, t in ipairs(tables) do t:offer() end
+  for _, t in ipairs(tables) do t:settle() end
+  self.w:clock()
+  for _, t in ipairs(tables) do squares = squares + t:product() end
+  return squares
+end
+
 local function new_trainer(w, o, changes)
   local self = setmetatable({w = w, batch = o.batch, per = o.per, figures = {}}, trainer)
   self.counts = o.program.vertex and o.program:counting() or nil
@@ -116,6 +126,7 @@ local function new_trainer(w, o, changes)
                                   optimizer = o.optimizer, clip = o.clip, per = o.per, memory = o.memory,
                                   average = o.average, nan = o.nan,
                                   tables = rules, rows = o.program.vertex and shared_rows.of(w) or nil}
+  if o.clip and #self.model.tables > 0 then self.model.row_squares = function() return row_squares(self) end end
   self.identity = identity(o)
   self.rounds = o.exchange and local_steps.new(self.model, o.exchange)
   self.replica = replica.new(w, self.rounds or self.model)
@@ -230,7 +241,8 @@ function trainer:train(order, first, count, whole)
     if self.group.exchange then -- alone, the model has changed them itself
       local all <const> = self.per == "sample" and whole.count
         or self.examples.counted(self.counts, order, whole.first, whole.count)
-      for _, t in ipairs(own.tables) do t:update(all > 0 and 1 / all or 0, self.group.steps) end
+      local bound <const> = (own.clip or own.nan == "skip") and self.group.exchange:bound() or 1
+      for _, t in ipairs(bound > 0 and all > 0 and own.tables or {}) do t:update(bound / all, self.group.steps) end
     end
     for _, t in ipairs(own.tables) do t:settle() end
     if self.clocked then self.w:clock() end
@@ -498,9 +510,6 @@ function train.job(o)
   if o.memory ~= nil and not units.parse_size(o.memory) then
     fail(o, ("`memory` is %s: %s"):format(tostring(o.memory), select(2, units.parse_size(o.memory))))
   end
-  if o.tables and o.clip then
-    error(package.error("T0203", "clip would bound the norm of all gradients; it is not possible with tables"), 0)
-  end
   if not is_rule(o.optimizer) then
     fail(o, "`optimizer` is missing: an update rule like nn.adamw {lr = 1e-3}")
   end
@@ -521,7 +530,7 @@ function train.job(o)
     fail(o, '`checkpoint`: an epoch is a clock then, and a table with clocks of its own has one a step; say '
       .. 'tables = {NAME = {.., consistency = "sequential"}}')
   end
-  local declared <const> = shared_rows.declare(o.program, o.tables)
+  local declared <const> = shared_rows.declare(o.program, o.tables, o.clip)
   local layout <const> = o.program:layout()
   local keys <const>, states <const> = layout.keys, state_keys(layout)
   local memories = optimizer.plan(o.optimizer, layout).arrays

@@ -20,7 +20,7 @@ local CHOICES <const> = {
 }
 -- Fields of the update rules; lr, the rate, has no default.
 local UPDATES <const> = {
-  add = {}, assign = {}, sgd = {lr = true}, adagrad = {lr = true, eps = true, sum_init = true},
+  add = {}, assign = {}, total = {}, sgd = {lr = true}, adagrad = {lr = true, eps = true, sum_init = true},
   adam = {lr = true, beta1 = true, beta2 = true, eps = true},
   momentum = {lr = true, momentum = true}, nesterov = {lr = true, momentum = true},
 }

@@ -29,7 +29,8 @@ enum tide_update {
     TIDE_UPDATE_ADAM,
     TIDE_UPDATE_MOMENTUM,
     TIDE_UPDATE_NESTEROV,
-    TIDE_UPDATE_OWN, /* by name: `rule` */
+    TIDE_UPDATE_TOTAL, /* assign, and in bsp tables of the sum that all pushed in a clock */
+    TIDE_UPDATE_OWN,   /* by name: `rule` */
 };
 enum tide_wire_type { TIDE_WIRE_F32, TIDE_WIRE_F16, TIDE_WIRE_BF16 };
 /* What is done so that an access finds its row on its own node (docs/guides/consistency.md,

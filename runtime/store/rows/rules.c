@@ -1,6 +1,7 @@
 /*
  * Update rules, applied where the row lives, under its lock.
  *   add      w += d                                assign  w = d                     sgd  w -= lr d
+ *   total    w = d, where bsp tables have summed up what all pushed in a clock
  *   adagrad  s += d d; w -= lr d / (sqrt(s) + e)   (Duchi, Hazan, Singer 2011; s starts at sum_init)
  *   adam     m = b1 m + (1 - b1) d; v = b2 v + (1 - b2) d d; w -= lr mh / (sqrt(vh) + e)
  *            (Kingma, Ba 2015, algorithm 1; mh, vh divided by 1 - b^t)
@@ -283,6 +284,7 @@ const struct tide_update_rule tide__rules[] = {
                               .state_count = 1,
                               .check = check_momentum,
                               .apply = apply_nesterov},
+    [TIDE_UPDATE_TOTAL] = {.name = "total", .flags = TIDE__RULE_NO_RATE, .apply = apply_assign},
     {.name = NULL}};
 
 void tide__row_add(float *row, const void *delta, size_t count) {
