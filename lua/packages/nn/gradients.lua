@@ -5,6 +5,8 @@ local tensor = require "tide.tensor"
 
 local KEY <const> = 1024
 local COUNTED <const> = {"loss", "count", "correct", "samples", "vertices", "edges"}
+local FIELDS <const> = {}
+for _, name in ipairs(COUNTED) do FIELDS[name] = true end
 
 ---@class tide.nn.gradients
 ---@field loss number summed over the examples, as are all of them; `g["fc1.w"]` is a parameter's gradient, a tensor
@@ -19,7 +21,11 @@ local function get(self, name)
   for _, p in ipairs(rawget(self, "layout").parameters) do
     if p.name == name then return self.flat:view(p.first + 1, p.rows, p.columns) end
   end
-  return nil
+  if FIELDS[name] then return nil end
+  local names = {}
+  for _, p in ipairs(rawget(self, "layout").parameters) do names[p.name] = true end
+  error(package.error("T0903", ("the program has no parameter `%s`"):format(tostring(name)),
+    {help = package.did_you_mean(tostring(name), names)}), 2)
 end
 
 local metatable <const> = {__index = get}

@@ -752,25 +752,45 @@ function nn.each(rule)
   return {each = rule}
 end
 
+-- A schedule whose first `required` arguments are needed, and all are numbers.
+local function schedule(form, required, make)
+  local given <const> = select(2, form:gsub("[,(]", ""))
+  return function(...)
+    for i = 1, math.max(given, select("#", ...)) do
+      local number <const> = select(i, ...)
+      if i > given or type(number) ~= "number" and (i <= required or number ~= nil) then
+        refuse("nn.schedule.%s of numbers; argument %d is a %s", form, i, type(number))
+      end
+    end
+    return make(...)
+  end
+end
+
 ---Rates as functions of the step's number, from 1: `constant(rate)`, `step(rate, every, factor)`, `cosine(rate, steps,
 ---low)`, `linear(rate, steps, low)`, `inverse(rate, decay)`, `warmup(steps, schedule)`.
 nn.schedule = {
-  constant = function(rate) return function() return rate end end,
-  step = function(rate, every, factor)
+  constant = schedule("constant(rate)", 1, function(rate) return function() return rate end end),
+  step = schedule("step(rate, every, factor)", 3, function(rate, every, factor)
     return function(t) return rate * factor ^ ((t - 1) // every) end
-  end,
-  cosine = function(rate, steps, low)
+  end),
+  cosine = schedule("cosine(rate, steps, low)", 2, function(rate, steps, low)
     return function(t)
       local part = math.min(t - 1, steps) / steps
       return (low or 0) + (rate - (low or 0)) * (1 + math.cos(math.pi * part)) / 2
     end
-  end,
-  linear = function(rate, steps, low)
+  end),
+  linear = schedule("linear(rate, steps, low)", 2, function(rate, steps, low)
     return function(t) return rate + ((low or 0) - rate) * math.min(t - 1, steps) / steps end
-  end,
-  inverse = function(rate, decay) return function(t) return rate / (1 + decay * (t - 1)) end end,
-  warmup = function(steps, schedule)
-    return function(t) return schedule(t) * math.min(1, t / steps) end
+  end),
+  inverse = schedule("inverse(rate, decay)", 2, function(rate, decay)
+    return function(t) return rate / (1 + decay * (t - 1)) end
+  end),
+  warmup = function(steps, after)
+    if type(steps) ~= "number" or type(after) ~= "function" then
+      refuse("nn.schedule.warmup(steps, schedule) of a number and a function of the step; it got a %s and a %s",
+        type(steps), type(after))
+    end
+    return function(t) return after(t) * math.min(1, t / steps) end
   end,
 }
 

@@ -178,6 +178,9 @@ local function feed(self, run, batch, training)
     local graphs <const> = {samples = batch.count, vertices = vertices, edges = edges, levels = levels}
     return 0, graphs, #pieces > 1 and pieces or nil
   end
+  if type(batch) ~= "table" then
+    error(package.error("T0903", ("a batch is a table of tensors by names of inputs, not a %s"):format(type(batch))), 0)
+  end
   if batch.forest then
     error(package.error("T0903",
       ("program %s takes tensors, not a forest: nn.vertex makes programs of vertices"):format(program.name)), 0)
@@ -187,7 +190,11 @@ local function feed(self, run, batch, training)
   for _, name in ipairs(program.inputs) do -- in their order, so that mistakes are named the same way each time
     local given <const> = batch[name]
     if given then
-      run:feed(name, given, first)
+      if type(given) ~= "userdata" then
+        error(package.error("T0903", ("input \"%s\" is a %s, not a tensor"):format(name, type(given))), 0)
+      end
+      local fits <const>, problem <const> = pcall(run.feed, run, name, given, first)
+      if not fits then error(package.error("T0903", package.error_from(problem).message), 0) end
       if count and given:rows() ~= count then
         local why <const> = "input \"%s\" has %d rows, input \"%s\" has %d: a row of each is an example"
         error(package.error("T0903", why:format(of, count, name, given:rows())), 0)

@@ -307,7 +307,14 @@ end
 ---@param params? table of the job
 ---@return number
 function optimizer.rate(rule, step, params)
-  return type(rule.lr) == "function" and rule.lr(step, params) or rule.lr
+  if type(rule.lr) ~= "function" then return rule.lr end
+  local rate <const> = rule.lr(step, params)
+  if type(rate) ~= "number" then
+    local info <const> = debug.getinfo(rule.lr, "S")
+    error(package.error("T0903", ("`lr` returned a %s for step %d, not a number"):format(type(rate), step),
+      {where = ("%s:%d"):format(info.short_src, info.linedefined)}), 0)
+  end
+  return rate
 end
 
 -- A program serves all parameters that it fits.
