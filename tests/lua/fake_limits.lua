@@ -1,6 +1,7 @@
 -- The limits of a fake core: those of the table of the source, with their defaults.
 local SECOND <const> = 1000000000
-local NAMES <const> = {TIDE_SECOND = SECOND, MS = SECOND // 1000, TIDE_CALL_TIMEOUT = 30 * SECOND}
+local NAMES <const> = {TIDE_SECOND = SECOND, MS = SECOND // 1000, TIDE_CALL_TIMEOUT = 30 * SECOND,
+                       UINT64_C = function(n) return n end}
 
 local function read_limits()
   local list, values = {}, {}
