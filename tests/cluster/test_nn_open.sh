@@ -217,6 +217,12 @@ tide.main(function()
   same("segment_mean", value({x = three.x, i = tensor("i32", 2, {1, 1, -1, 0, 2, 2})}, function(p)
     return nn.segment_mean(p:input("x", 3, 2), p:index("i", 3), 3)
   end), {0, 0, 2, 3, 0, 0, 7, 8, 0, 0, 10, 11})
+  do -- memory grows with rows and segments, not with their product
+    local many <const> = nn.program("many", function(p)
+      p:loss(nn.segment_mean(p:input("x", 4000, 1) * p:param("w", {1}), p:index("i", 4000), 3000))
+    end):compile {}
+    assert(many.train:figures().row_bytes < 4 * 20 * 7000, many.train:figures().row_bytes)
+  end
   same("segment_sum", value({x = three.x, i = tensor("i32", 2, {1, 1, -1, 0, 2, 2})}, function(p)
     return nn.segment_sum(p:input("x", 3, 2), p:index("i", 3), 3)
   end), {0, 0, 4, 6, 0, 0, 7, 8, 0, 0, 20, 22})

@@ -227,8 +227,8 @@ function nn.segment_sum(x, segment, n) return a_value("nn.segment_sum", x):scatt
 ---@param n integer segments
 function nn.segment_mean(x, segment, n)
   local sums <const> = nn.segment_sum(x, segment, n)
-  local ones <const> = nn.one_hot(segment, n):sum(1) -- [B x n]: rows of each
-  return sums / ones:max(1):reshape(n, 1)
+  local first <const> = x:slice(1, 1)
+  return sums / nn.segment_sum(first:eq(first), segment, n):max(1) -- by the number of rows: a one of each
 end
 
 ---- sequences -------------------------------------------------------------------------------------------------------
