@@ -198,6 +198,15 @@ bad 'update rule adam has the name of one of Tide' 'name = "lion"' 'name = "adam
 bad 'update rule lion has a state, so its pushes do not add up' '.check = check,' '.flags = TIDE_RULE_ADDS,'
 bad 'update rule lion needs `apply`' '.apply = apply' '.apply = 0'
 
+# A crash in a rule says so, where the push was made.
+if [ -z "${TIDE_SANITIZED:-}" ]; then
+    sed 's/float \*w = call->row/*(volatile int *)(size_t)(8 * call->width) = 1; &/' lion.c >bad.c
+    ! cmp -s lion.c bad.c || fail "nothing was changed"
+    cc -w -shared -fPIC bad.c -I"$root/runtime/include" -o lion.so || fail "no module that crashes"
+    timeout 60 "$TIDE" run own_update.lua --nodes 1 >out.txt 2>err.txt
+    says err.txt 'crashed: SIGSEGV at address 0x[0-9a-f]+ in update rule lion'
+fi
+
 # A node that joins without the module ends, and the run goes on.
 cp first.so lion.so
 run 0 run wrong.lua --join --now goes

@@ -9,6 +9,7 @@
  * when Lua's own functions have long handed over to it.
  */
 #include "lua/host/host.h"
+#include "store/rows/rules.h"
 
 #include <string.h>
 
@@ -179,6 +180,12 @@ size_t tide__lua_last_words(char *out, size_t size) {
     bool first = true, placed = false;
     if (!look.node) {
         return 0;
+    }
+    if (tide__rule_inside()) {
+        add(&t, "in update rule ");
+        add(&t, tide__rule_inside());
+        add(&t, ", ");
+        first = false;
     }
     while (line < end && !placed) {
         const char *next = memchr(line, '\n', (size_t)(end - line));

@@ -28,6 +28,8 @@
 #define IS_WIDE false
 #endif
 
+static _Thread_local const char *inside;
+
 enum { EIGHT = 8 };
 enum { BETA1, BETA2, EPSILON, SUM_INIT }; /* of a call's numbers */
 typedef float float8 __attribute__((vector_size(32), aligned(1), may_alias));
@@ -313,8 +315,15 @@ void tide__rule_apply(const struct tide_table_options *o, float *row, const void
         add(row, delta, o->width);
     } else {
         const struct tide_rule_call call = call_of(o, row, delta);
-        tide__rule_of(o)->apply(&call);
+        const struct tide_update_rule *rule = tide__rule_of(o);
+        inside = o->own ? rule->name : NULL;
+        rule->apply(&call);
+        inside = NULL;
     }
+}
+
+const char *tide__rule_inside(void) {
+    return inside;
 }
 
 void tide__adagrad_apply(const struct tide_table_options *o, float *row, const void *delta, float *grown) {

@@ -35,6 +35,8 @@ static inline bool tide__rule_is(const struct tide_table_options *options, uint3
     return (tide__rule_of(options)->flags & any_of) != 0;
 }
 size_t tide__rule_state(const struct tide_table_options *options); /* floats behind the values */
+/* The module's rule that this thread is in, for its last words; NULL: none. */
+const char *tide__rule_inside(void);
 /* Floats of a row: values, the rule's state, and the use record of a table that forgets. */
 uint32_t tide__row_floats(const struct tide_table_options *options);
 static inline bool tide__rule_has_rate(const struct tide_table_options *options) {
