@@ -79,6 +79,47 @@ def arrays_are_used_in_place(c):
 
 
 @test
+def bad_arguments_are_errors_at_the_call(c):
+    sums, words = c.table("sums"), c.table("words")
+    memory = np.zeros(100, np.float32)
+    cases = [
+        (ValueError, "overlap", lambda: sums.pull(memory[:8].view(np.uint64)[:2], out=memory[:8].reshape(2, 4))),
+        (ValueError, "aligned", lambda: sums.pull([1], out=np.frombuffer(bytearray(17), np.uint8)[1:].view(np.float32).reshape(1, 4))),
+        (ValueError, "no array", lambda: sums.pull([1], out=[0, 0, 0, 0])),
+        (ValueError, ">f4", lambda: sums.pull([1], out=np.empty((1, 4), ">f4"))),
+        (TypeError, "integers", lambda: sums.pull(None)),
+        (TypeError, "integers", lambda: sums.pull("abc")),
+        (TypeError, "integers", lambda: sums.pull([2**64])),
+        (IndexError, "outside", lambda: sums.pull([2**63])),
+        (ValueError, "memory", lambda: sums.pull(np.zeros(10**8, np.uint64))),
+        (ValueError, "shape", lambda: sums.push([1], None)),
+        (ValueError, "", lambda: sums.push([1, 2], [[1, 2, 3, 4], [1]])),
+        (ValueError, "infinity", lambda: words.push([1], [[np.inf, 1]])),
+        (TypeError, "timeout", lambda: sums.pull([1], timeout="5")),
+        (ValueError, "timeout", lambda: sums.pull([1], timeout=float("nan"))),
+        (ValueError, "timeout", lambda: sums.pull([1], timeout=0)),
+        (TypeError, "a table's name is a text", lambda: c.table(5)),
+        (ValueError, "zero character", lambda: c.table("sums\0")),
+        (ValueError, "at most 63", lambda: c.table("x" * 1000)),
+        (TypeError, "an actor's name", lambda: c.actor(5).call("x")),
+        (ValueError, "no name of an actor", lambda: c.actor("no such!").call("x")),
+        (TypeError, "cannot be sent", lambda: c.actor("runs").send(object())),
+        (OverflowError, "64 bits", lambda: c.actor("runs").send(2**64)),
+        (TypeError, "a cluster's name", lambda: tide.connect(5)),
+        (ValueError, "zero character", lambda: tide.connect(cluster + "\0")),
+        (ValueError, "no name of a cluster", lambda: tide.connect("LAB")),
+        (ValueError, "too long", lambda: tide.connect(endpoint="unix:/" + "x" * 5000)),
+        (ValueError, "tide keys init", lambda: tide.connect(endpoint="tcp:10.0.0.1:1", keys="/nonexistent")),
+        (ValueError, "outstanding is 1 to 1024", lambda: tide.connect(cluster, outstanding=10**6)),
+        (ValueError, "memory is 1 to", lambda: tide.connect(cluster, memory=-1)),
+        (TypeError, "a whole number", lambda: tide.connect(cluster, memory=1.5)),
+    ]
+    for kind, text, call in cases:
+        raises(kind, call, text)
+    assert sums.pull(np.uint64(3)).shape == (4,) and sums.pull(np.array([1, 2], ">u8")).shape == (2, 4)
+
+
+@test
 def errors_have_codes(c):
     sums = c.table("sums")
     error = raises(tide.KeyRangeError, lambda: sums.pull([1000]), "key 1000 is outside table")
@@ -190,51 +231,81 @@ def threads_share_a_client(c):
 @test
 def a_closed_client_is_an_error(c):
     other = tide.connect(cluster)
-    table = other.table("sums")
-    operation = table.pull_async([1])
+    table, stream, operation = other.table("sums"), other.events(), other.table("sums").pull_async([1])
     other.close()
     other.close()
-    raises(tide.ClosedError, lambda: table.pull([1]))
-    raises(tide.ClosedError, lambda: other.table("sums"))
+    for call in calls_of(other, table, stream):
+        raises(tide.ClosedError, call, "closed")
     try:
         operation.result()  # it may have ended before
     except tide.ClosedError:
         pass
+    assert "closed" in repr(other) and "sums" in repr(table)
+
+    async def main():
+        client = await tide.aio.connect(cluster)
+        sums = await client.table("sums")
+        await client.close()
+        await client.close()
+        try:
+            await sums.pull([1])
+        except tide.ClosedError:
+            return True
+
+    assert asyncio.run(main())
+
+
+def calls_of(client, table, stream):
+    return [lambda: table.pull([1]), lambda: table.push([1], [[1, 1, 1, 1]]), lambda: table.localize([1]),
+            lambda: client.table("sums"), lambda: client.info, lambda: client.actor("runs").send({"op": "list"}),
+            lambda: client.actor("runs").cast(1), client.runs.list, lambda: client.runs.get("fill-1").wait(1),
+            lambda: client.runs.get("fill-1").stop(), client.events, lambda: stream.next(1)]
 
 
 def in_child(client, answer):
     try:
-        client.table("sums").pull([1])
-        answer.put("worked")
-    except tide.ClosedError as error:
-        answer.put(str(error))
+        operation = client.inherited[2]
+        for call in calls_of(client, *client.inherited[:2]):
+            raises(tide.ClosedError, call, "was opened by process")
+        raises(tide.ClosedError, operation.result, "was opened by process")
+        assert "was opened by process" in repr(client)
+        client.close()
+        with tide.connect(cluster) as own:
+            assert own.table("sums").pull([1]).shape == (1, 4)
+        answer.put("")
+    except BaseException:  # noqa: B902
+        answer.put(traceback.format_exc())
 
 
 @test
 def a_forked_child_opens_its_own(c):
-    c.table("sums")
+    c.inherited = c.table("sums"), c.events(), c.table("sums").pull_async([1])
     context = multiprocessing.get_context("fork")
     answer = context.Queue()
     child = context.Process(target=in_child, args=(c, answer))
     child.start()
-    assert "was opened by process" in answer.get(timeout=20)
+    found = answer.get(timeout=20)
+    assert found == "", found
     child.join(20)
     assert child.exitcode == 0
+    assert c.inherited[2].result().shape == (1, 4)
+    del c.inherited
     assert c.table("sums").pull([1]).shape == (1, 4)
 
 
 @test
 def keyboard_interrupt_leaves_the_client_usable(c):
-    timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
-    began = time.monotonic()
-    try:
-        while time.monotonic() < began + 20:
-            c.table("factors").pull(np.arange(1000))
-        raise AssertionError("no KeyboardInterrupt")
-    except KeyboardInterrupt:
-        pass
-    timer.join()
+    for i in range(30):  # at another place of the way each time
+        timer = threading.Timer(0.01 + 0.0007 * i, lambda: os.kill(os.getpid(), signal.SIGINT))
+        timer.start()
+        began = time.monotonic()
+        try:
+            while time.monotonic() < began + 20:
+                c.table("factors").pull(np.arange(1000 if i < 10 else 1))
+            raise AssertionError("no KeyboardInterrupt")
+        except KeyboardInterrupt:
+            pass
+        timer.join()
     assert c.table("sums").pull([1]).shape == (1, 4)
 
 

@@ -17,14 +17,15 @@ DEADLINE, SLACK = 10.0, 5.0  # of a call; a busy machine is late
 KEYS, FAR = np.arange(100), np.arange(0, 100000, 11)  # of all homes, in tables of 100 and of 100000 keys
 
 
-def pid_of(name):
+def member(name):
     out = subprocess.run([os.environ["TIDE_PROGRAM"], "nodes", "--cluster", cluster, "--json"], capture_output=True,
                          text=True, check=True).stdout
-    return next(node["pid"] for node in map(json.loads, out.splitlines()) if node.get("name") == name)
+    return next(node for node in map(json.loads, out.splitlines()) if node.get("name") == name)
 
 
 def stalls(c, kept, factors):
-    pid = pid_of(c.info["node"])
+    node = member(c.info["node"])
+    pid = node["pid"]
     os.kill(pid, signal.SIGSTOP)
     time.sleep(0.05)  # until it has stopped
     try:
@@ -32,6 +33,17 @@ def stalls(c, kept, factors):
         try:
             kept.pull(KEYS, timeout=0.3)
             raise AssertionError("a stalled node answered")
+        except tide.TimeoutError:
+            assert time.monotonic() - began < 0.3 + SLACK
+        try:
+            factors.push(FAR, np.zeros((len(FAR), 64), np.float32), timeout=0.3)
+            raise AssertionError("a stalled node answered")
+        except tide.TimeoutError as error:
+            assert error.outcome == "unknown", error.outcome
+        began = time.monotonic()
+        try:
+            tide.connect(endpoint=node["endpoint"], connect_timeout=0.3)
+            raise AssertionError("a stalled node took a client")
         except tide.TimeoutError:
             assert time.monotonic() - began < 0.3 + SLACK
         assert any(is_served(factors, int(key)) for key in FAR[::999]), "the homes that live answered nothing"
@@ -75,7 +87,7 @@ def dies(c, kept):
         p.start()
     time.sleep(0.3)
     victim = c.info["node"]
-    os.kill(pid_of(victim), signal.SIGKILL)
+    os.kill(member(victim)["pid"], signal.SIGKILL)
     while c.info["node"] in ("", victim):
         time.sleep(0.02)
     time.sleep(1)

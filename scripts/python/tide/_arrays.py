@@ -1,4 +1,6 @@
 """Arguments as memory: what is used in place, what is copied, what is refused (docs/guides/clients.md)."""
+import ctypes
+
 import numpy as np
 
 from .errors import KeyRangeError, UsageError
@@ -6,8 +8,14 @@ from .errors import KeyRangeError, UsageError
 _U64, _I64, _F32 = np.dtype(np.uint64), np.dtype(np.int64), np.dtype(np.float32)
 
 
+_BYTE, _address_of = ctypes.c_char, ctypes.addressof
+
+
 def pointer(array):
-    return array.__array_interface__["data"][0]
+    try:
+        return _address_of(_BYTE.from_buffer(array))  # a fifth of the time of the other way
+    except (TypeError, ValueError):  # it is read-only, or empty
+        return array.__array_interface__["data"][0]
 
 
 def _of(value, what):
@@ -59,7 +67,8 @@ def out(value, shape, key_array):
         raise UsageError(f"out has shape {array.shape}, the rows have {shape}")
     if not array.flags.c_contiguous or not array.flags.writeable or not array.flags.aligned:
         raise UsageError("out is not contiguous, aligned and writable")
-    if np.may_share_memory(array, key_array):
+    first, other = pointer(array), pointer(key_array)
+    if first < other + key_array.nbytes and other < first + array.nbytes:
         raise UsageError("out and keys overlap")
     return array
 

@@ -22,13 +22,35 @@ _ETIMEDOUT = -10004
 def _ns(seconds: Optional[float]) -> int:
     if seconds is None:
         return 0
+    if isinstance(seconds, (str, bytes)) or not hasattr(seconds, "__float__"):
+        raise TypeError(f"a timeout is a number of seconds, not {type(seconds).__name__}")
     if not seconds > 0:
         raise errors.UsageError(f"a timeout is a number of seconds above 0, not {seconds!r}")
     return max(1, int(min(seconds, 1e8) * 1e9))
 
 
+def _name(value: Any, what: str) -> bytes:
+    """A text for C, which ends at a zero character."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is a text, not {type(value).__name__}")
+    if "\0" in value:
+        raise errors.UsageError(f"{what} has a zero character: {value!r}")
+    return os.fsencode(value)
+
+
+def _whole(value: Any, what: str, most: int) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{what} is a whole number, not {type(value).__name__}")
+    if not 0 < value <= most:
+        raise errors.UsageError(f"{what} is 1 to {most}, not {value}")
+    return value
+
+
 class Operation:
-    """An operation that goes on: `result()` waits for it. Its arrays are held until it ends."""
+    """An operation that goes on: `result()` waits for it. Its arrays are held until it ends.
+
+    held: the arrays; the last one is the result of rows. finish: makes the result of other operations; None: rows.
+    """
 
     __slots__ = ("_handle", "_client", "_held", "_finish", "__weakref__")
 
@@ -65,8 +87,8 @@ class Operation:
         try:
             if code:
                 raise errors.of_code(code, handle)
-            return finish(handle, held)
-        finally:
+            return finish(handle, held) if finish else held and held[-1]
+        finally:  # forgotten before it is freed: Ctrl-C may come between any two lines
             self._handle = self._held = None
             lib.free(handle)
 
@@ -87,14 +109,6 @@ def wait(operations: Iterable[Operation], timeout: Optional[float] = None) -> li
     """The results of operations, in their order; raises the first error."""
     until = None if timeout is None else time.monotonic() + timeout
     return [o.result(None if until is None else max(1e-9, until - time.monotonic())) for o in operations]
-
-
-def _finish_rows(_, held):
-    return held[-1]
-
-
-def _finish_nothing(_, __):
-    return None
 
 
 def _finish_value(handle, _):
@@ -132,7 +146,7 @@ class Table:
         rows = _arrays.out(out, shape + (self.width,), array)
         result = rows if out is None else out
         return self._client._start(lib.pull, (self._open(), _arrays.pointer(array), array.size, _arrays.pointer(rows)),
-                                   timeout, (array, rows, result), _finish_rows)
+                                   timeout, (array, rows, result))
 
     def push(self, keys, rows, timeout: Optional[float] = None, cast: bool = False) -> None:
         """Applies rows[i] to keys[i] by the table's rule, exactly once while the node that serves this client lives.
@@ -147,13 +161,12 @@ class Table:
         array, shape = _arrays.keys(keys, self.count)
         data = _arrays.rows(rows, shape + (self.width,), cast)
         return self._client._start(lib.push, (self._open(), _arrays.pointer(array), array.size, _arrays.pointer(data)),
-                                   timeout, None, _finish_nothing)
+                                   timeout)
 
     def localize(self, keys, timeout: Optional[float] = None) -> None:
         """Brings the rows to the node that serves this client (tables with technique "relocate")."""
         array, _ = _arrays.keys(keys, self.count)
-        self._client._start(lib.localize, (self._open(), _arrays.pointer(array), array.size), timeout, None,
-                            _finish_nothing).result()
+        self._client._start(lib.localize, (self._open(), _arrays.pointer(array), array.size), timeout).result()
 
     def _open(self):
         self._client._open()
@@ -190,7 +203,7 @@ class Actor:
     def _find(self, timeout):
         if self._address is None:
             address = ctypes.c_uint64()
-            self._client._check(lib.find(self._client._open(), self.name.encode(), _ns(timeout), ctypes.byref(address)))
+            self._client._check(lib.find(self._client._open(), _name(self.name, "an actor's name"), _ns(timeout), ctypes.byref(address)))
             self._address = address.value
         return self._address
 
@@ -304,7 +317,7 @@ class Client:
     def table(self, name: str, timeout: Optional[float] = None) -> Table:
         """A table by its name."""
         handle = ctypes.c_void_p()
-        self._check(lib.table(self._open(), name.encode(), _ns(timeout), ctypes.byref(handle)))
+        self._check(lib.table(self._open(), _name(name, "a table's name"), _ns(timeout), ctypes.byref(handle)))
         return Table(self, name, handle)
 
     def actor(self, name: str) -> Actor:
@@ -352,7 +365,7 @@ class Client:
         if code:
             raise errors.of_code(code)
 
-    def _start(self, function, arguments, timeout, held, finish) -> Operation:
+    def _start(self, function, arguments, timeout, held=None, finish=None) -> Operation:
         handle = ctypes.c_void_p()
         code = function(*arguments, _ns(timeout), ctypes.byref(handle))
         if code:
@@ -369,7 +382,10 @@ class Client:
         raise TypeError("a client cannot be pickled: open one in each process")
 
     def __repr__(self):
-        return "<tide.Client, closed>" if self._closed else f"<tide.Client of {self.info['cluster']}>"
+        try:
+            return f"<tide.Client of {self.info['cluster']}>"
+        except errors.ClosedError as error:
+            return f"<tide.Client: {error.message}>"
 
 
 def connect(cluster: Optional[str] = None, *, endpoint: Optional[str] = None, keys: Optional[str] = None,
@@ -385,14 +401,16 @@ def connect(cluster: Optional[str] = None, *, endpoint: Optional[str] = None, ke
         raise errors.UsageError(f"a right is one of {', '.join(_RIGHTS)}, not {right!r}")
     if cluster is None and endpoint is None:
         cluster = os.environ.get("TIDE_CLUSTER")
-    if cluster and ":" in cluster and endpoint is None:
+    if isinstance(cluster, str) and ":" in cluster and endpoint is None:
         cluster, endpoint = None, cluster
-    options = lib.Options(size=ctypes.sizeof(lib.Options), cluster=cluster.encode() if cluster else None,
-                          endpoints=endpoint.encode() if endpoint else None,
-                          keys=os.fsencode(keys) if keys else None, right=_RIGHTS[right], outstanding=outstanding,
-                          connect_timeout=_ns(connect_timeout), timeout=_ns(timeout), memory=memory)
+    options = lib.Options(size=ctypes.sizeof(lib.Options), cluster=_name(cluster, "a cluster's name") if cluster else None,
+                          endpoints=_name(endpoint, "an endpoint") if endpoint else None,
+                          keys=_name(os.fspath(keys), "a directory of keys") if keys else None, right=_RIGHTS[right],
+                          outstanding=_whole(outstanding, "outstanding", 1024),
+                          connect_timeout=_ns(connect_timeout), timeout=_ns(timeout),
+                          memory=_whole(memory, "memory", 1 << 62))
     handle = ctypes.c_void_p()
     code = lib.open(ctypes.byref(options), ctypes.byref(handle))
     if code:
         raise errors.of_code(code)
-    return Client(handle, timeout, {"cluster": cluster, "endpoint": endpoint, "keys": keys})
+    return Client(handle, timeout, {"cluster": cluster, "endpoint": endpoint, "keys": keys and os.fspath(keys)})
