@@ -721,6 +721,32 @@ local tide_trials_result = {}
 ---@return table printable one row a trial; .rows has the values
 function tide_trials_result:table() end
 
+---@class tide.table_fields
+---@field keys table tide.dense(n) or tide.hashed {}: which keys there are
+---@field width integer numbers of a row
+---@field dtype? "f32" what rows are made of
+---@field init? table|string tide.zero() (default), tide.uniform, tide.normal or tide.xavier: new rows
+---@field update? table|string "add" (default), "assign", {"sgd", lr=}, ..: what a push does
+---@field consistency? string "sequential" (default), "bsp", "ssp:N", "essp:N", "async", "vap:V": what pulls see
+---@field durability? string|table "none", "strict", "window" or {window=, bytes=}: what an answered push promises
+---@field memory? string|integer most bytes of rows in a node's memory; with `disk`
+---@field disk? string the directory where the other rows lie; with `memory`
+---@field seed? integer of the initial values (default: the job's)
+---@field name? string its name in the cluster (default: made of the run's)
+---@field keep? boolean it stays when its run is closed
+---@field shared? boolean runs share the table of this name
+---@field slots? "hash"|"range" how keys are spread over the nodes (default hash)
+---@field wire? "f32"|"f16"|"bf16" numbers on the wire (default f32)
+---@field technique? "static"|"relocate"|"replicate"|"intent" where rows are, and when they move or get copies (default static)
+---@field clients? "write"|"read"|"none" what clients may do, beside their right (default write)
+---@field send_order? "clock"|"magnitude"|"age"|"random" ssp and essp tables: what leaves first before a clock ends (default clock)
+---@field refuse_nan? boolean fail a push with a NaN or an infinity, instead of counting it
+---@field replicas? integer copies of each row on other nodes against loss: 0 (default), 1 or 2
+---@field cache_bytes? integer clocked tables: most memory of copies on a node (default 1 GiB)
+---@field unsubscribe_after? integer clocked tables: clocks after which a copy that no worker reads is evicted (default 16)
+---@field bandwidth? integer ssp and essp tables: bytes a second to each node for early sends (default: as measured)
+local tide_table_fields = {}
+
 ---Keys 0 .. n-1.
 ---@param n integer
 function tide.dense(n) end
@@ -745,9 +771,7 @@ function tide.normal(o) end
 function tide.xavier(o) end
 
 ---Describes a table of rows of 32-bit floats; each run makes its own. docs/guides/tables.md has all fields.
----@param fields table interface: keys, width, init, update, slots, wire, technique, consistency, cache_bytes,
---- unsubscribe_after, send_order, bandwidth, replicas, durability, refuse_nan, seed, name, keep, shared, clients,
---- memory, disk
+---@param fields tide.table_fields
 ---@return table spec
 function tide.table(fields) end
 

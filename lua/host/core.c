@@ -15,6 +15,7 @@ int tide__lua_open_core(lua_State *L) {
     tide__lua_open_fiber(L);
     tide__lua_open_table(L);
     tide__lua_open_clock(L);
+    tide__lua_open_options(L);
     tide__lua_open_trace(L);
     tide__lua_open_checkpoint(L);
     tide__lua_open_reader(L);

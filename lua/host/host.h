@@ -213,24 +213,22 @@ struct tide_table *tide__lua_check_table(lua_State *L, int index); /* raises whe
 /* Waits for all asynchronous operations: their tensors die with the state. */
 void tide__lua_pending_end(struct tide_lua *host);
 
+/* ---- options.c: rows of store/core/option.def ---- */
+void tide__lua_options_read(lua_State *L, struct tide_table_options *out); /* the spec at 1; raises */
+void tide__lua_push_options(lua_State *L, const struct tide_table_options *options);
+const char *tide__lua_option_word(const char *row, uint64_t value);     /* "?": none of its values */
+uint64_t tide__lua_option_check(lua_State *L, int at, const char *row); /* a word of the row; raises */
+void tide__lua_push_short(lua_State *L, float value); /* the number of fewest digits that is it: 0.1 */
 /* ---- clock.c ---- */
-/* The fields consistency, cache_bytes, unsubscribe_after, send_order and bandwidth of the spec at
- * `index`; raises. */
-void tide__lua_consistency_read(lua_State *L, int index, struct tide_table_options *options);
-/* Sets send_order and bandwidth of the table on top. */
-void tide__lua_send_order_push(lua_State *L, const struct tide_table_options *options);
 /* Adds fields `staleness` and `consistency` to the table on top, if the table has clocks. */
 void tide__lua_push_staleness(lua_State *L, struct tide_table *table);
 /* shared.c */
-extern const luaL_Reg tide__lua_shared_methods[]; /* of table handles */
-const char *tide__lua_technique_name(uint8_t technique);
-const char *const *tide__lua_technique_names(void);                 /* ended by NULL */
+extern const luaL_Reg tide__lua_shared_methods[];                   /* of table handles */
 void tide__lua_push_shared(lua_State *L, struct tide_table *table); /* field `shared` of the table on the stack */
 /* table_info.c */
-extern const luaL_Reg tide__lua_info_methods[];        /* of table handles */
-int tide__lua_tables(lua_State *L);                    /* core.tables() */
-extern const char *const tide__lua_durability_names[]; /* by enum, ended by NULL; table.c */
-int tide__lua_table_consistency(lua_State *L);         /* t:consistency([text]) */
+extern const luaL_Reg tide__lua_info_methods[]; /* of table handles */
+int tide__lua_tables(lua_State *L);             /* core.tables() */
+int tide__lua_table_consistency(lua_State *L);  /* t:consistency([text]) */
 
 /* ---- fields of the table on top of the stack ---- */
 static inline void tide__lua_set_integer(lua_State *L, const char *field, uint64_t value) {
@@ -265,6 +263,7 @@ void tide__lua_open_actor(lua_State *L);
 void tide__lua_open_fiber(lua_State *L);
 void tide__lua_open_table(lua_State *L);
 void tide__lua_open_clock(lua_State *L);
+void tide__lua_open_options(lua_State *L);
 
 /* ---- trace.c ---- */
 void tide__lua_open_trace(lua_State *L);

@@ -95,10 +95,11 @@ function core.tensor(type, rows, columns) end --> zeros ; core.tensor("u64", {1,
 -- t:copy(), t:fill(v), t:fill(first, step), t:sum(), t:min(), t:max(), t:shuffle(rng_seed) (rows, Fisher-Yates, deterministic), t:bytes() (string), t:totable()
 
 ---- tables
----@param spec table fields of a table spec: name, keys={"dense",n}|{"hashed",limit,admit_after=,unused_ns=,evict="lfu"}, width, init={"normal",std}, update={"adagrad",lr=}, slots, wire, technique="static"|"relocate"|"replicate"|"intent", replicas=0|1|2, durability="strict"|"window"|"none", window_ns, window_bytes, consistency, cache_bytes, unsubscribe_after, send_order="clock"|"magnitude"|"age"|"random", bandwidth= (bytes/s), refuse_nan, seed, clients="write"|"read"|"none", tier_memory= (bytes) and disk= (a directory)
+---@param spec table name, seed, consistency, and the rows of store/core/option.def; those of keys, init and update are in {kind, ...}: keys = {"hashed", limit, admit_after=}, init = {"normal", std}, update = {"sgd", lr=}
 function core.rule_check(spec) end    --> true | nil, err; spec.update as in core.table: do its numbers go with the rule?
 function core.table(spec) end         --> handle | nil, err (creates on all nodes or finds)
 function core.table_find(name) end
+function core.table_options() end  --> array of {name=, doc=, words= or most=}: the rows of option.def that are fields of tide.table
 function core.tables(waits) end       --> array of {name=, run= its run's number, ...stats}; with `waits` also waits={pull={counts}, push={counts}} as of t:waits()
 function core.table_drop(name) end    --> true | nil, err ; it is dropped on all nodes, with its rows; suspends
 function core.control_put(key, value) end --> true | nil, err ; of the controller, keys of job/ runs/ ticket/ seat/; kept when it returns; nil: the key goes

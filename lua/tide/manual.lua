@@ -7,7 +7,8 @@ local text = require "tide.text"
 local manual = {}
 
 -- A source: the module whose text is read, the local name that its functions hang on, what scripts write before the
--- name, the class of the editor's definitions, and names that differ for scripts.
+-- name, the class of the editor's definitions, and names that differ for scripts. `generated`: the module
+-- makes the text.
 ---@type {name: string, title: string, guide: string, sources: table[]}[]
 local PAGES <const> = {
   {name = "tide", title = "Scripts, options, fibers", guide = "scripting.md", sources = {
@@ -36,6 +37,7 @@ local PAGES <const> = {
     {module = "tide.run.trials", own = "trials", prefix = "tide.trials.", class = "tide.trials_module"},
     {module = "tide.run.trials", own = "result", prefix = "trials_result:", class = "tide.trials.result"}}},
   {name = "table", title = "Tables", guide = "tables.md", sources = {
+    {module = "tide.run.table_spec", prefix = "", class = "tide.table_fields", generated = true},
     {module = "tide.run.table_spec", own = "table_spec", prefix = "tide.", class = "tide", rename = {new = "table"}},
     {module = "tide.meta.table", own = "handle", prefix = "table:", class = "tide.table_handle"},
     {module = "tide.meta.table", own = "ticket", prefix = "ticket:", class = "tide.ticket"},
@@ -128,7 +130,8 @@ local MODULES <const> = {
 local state = {}
 
 local function read_source(source)
-  local content <const> = assert(core.embedded(source.module), source.module)
+  local content <const> = source.generated and require(source.module).annotation()
+    or assert(core.embedded(source.module), source.module)
   local entries = {}
   for _, entry in ipairs(annotations.parse(content, source.own or "%%", source.prefix, source.anonymous)) do
     local short <const> = entry.name:sub(#source.prefix + 1)

@@ -171,5 +171,6 @@ function fake.now() return fake.time end
 function fake.sleep(s) fake.time = fake.time + s end
 
 dofile "tests/lua/fake_limits.lua" (fake)
+dofile "tests/lua/fake_options.lua" (fake)
 
 return fake

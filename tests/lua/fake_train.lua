@@ -116,5 +116,6 @@ return function()
             args_sha = require("tide.script").args_sha({})}
   end
   dofile "tests/lua/fake_limits.lua" (f.core)
+  dofile "tests/lua/fake_options.lua" (f.core)
   return f
 end

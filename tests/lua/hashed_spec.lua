@@ -45,3 +45,30 @@ describe("tide.hashed", function()
     assert.match("consistency sequential, not `bsp`", refused {consistency = "bsp"})
   end)
 end)
+
+describe("tide.table", function()
+  local core
+
+  before_each(function()
+    require "tests.lua.fresh"()
+    core, table_spec = require "tide.core", require "tide.run.table_spec"
+  end)
+
+  it("has the rows of option.def as fields: checked, annotated, and in the guide", function()
+    local file <close> = assert(io.open "docs/guides/tables.md")
+    local guide <const>, annotation <const> = file:read "a", table_spec.annotation()
+    local rows <const> = core.table_options()
+    assert.is_true(#rows >= 10)
+    for _, row in ipairs(rows) do
+      local function with(value) return {keys = table_spec.dense(5), width = 1, [row.name] = value} end
+      assert.match(("`%s` is "):format(row.name), message(table_spec.new, with {}), 1, true)
+      assert.equal(row.words and row.words[1] or row.most ~= 1 and 1 or true,
+        table_spec.new(with(row.words and row.words[1] or row.most ~= 1 and 1 or true))[row.name])
+      assert.match(("---@field %s? "):format(row.name), annotation, 1, true)
+      assert.match("`" .. row.name .. "`", guide, 1, true)
+    end
+    assert.match("not a whole number from 0 to 255", message(table_spec.new,
+      {keys = table_spec.dense(5), width = 1, replicas = 256}), 1, true)
+    assert.match("did you mean `technique`?", tostring(select(2, pcall(table_spec.new, {tehcnique = 1})).help), 1, true)
+  end)
+end)

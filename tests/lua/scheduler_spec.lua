@@ -18,6 +18,7 @@ before_each(function()
       return {}
     end}
   dofile "tests/lua/fake_limits.lua" (core)
+  dofile "tests/lua/fake_options.lua" (core)
   package.loaded["tide.core"] = core
 end)
 after_each(function() package.loaded["tide.core"] = support.core end)

@@ -60,50 +60,6 @@ static int core_worker_clock(lua_State *L) {
 
 /* ---- consistency of tables ---- */
 
-static const char *const send_orders[] = {"clock", "magnitude", "age", "random"};
-
-void tide__lua_send_order_push(lua_State *L, const struct tide_table_options *options) {
-    lua_pushstring(L, send_orders[options->send_order % TIDE_COUNT(send_orders)]);
-    lua_setfield(L, -2, "send_order");
-    tide__lua_set_integer(L, "bandwidth", options->bandwidth);
-}
-
-void tide__lua_consistency_read(lua_State *L, int index, struct tide_table_options *options) {
-    int type = lua_getfield(L, index, "consistency");
-    if (type != LUA_TNIL) {
-        if (type != LUA_TSTRING) {
-            luaL_error(L, "table: field 'consistency' is %s, not a string", lua_typename(L, type));
-        }
-        if (tide_consistency_parse(lua_tostring(L, -1), &options->consistency) < 0) {
-            luaL_error(L, "table: %s", tide_error_message());
-        }
-    }
-    lua_getfield(L, index, "cache_bytes");
-    lua_Integer bytes = luaL_optinteger(L, -1, 0);
-    lua_getfield(L, index, "unsubscribe_after");
-    lua_Integer clocks = luaL_optinteger(L, -1, 0);
-    if (bytes < 0 || clocks < 0 || clocks > UINT32_MAX) {
-        luaL_error(L, "table: cache_bytes and unsubscribe_after are positive");
-    }
-    options->cache_bytes = (uint64_t)bytes;
-    options->unsubscribe_after = (uint32_t)clocks;
-    lua_getfield(L, index, "bandwidth");
-    lua_Number bandwidth = luaL_optnumber(L, -1, 0);
-    if (!(bandwidth >= 0 && bandwidth < 1e18)) {
-        luaL_error(L, "table: bandwidth is a number of bytes a second");
-    }
-    options->bandwidth = (uint64_t)bandwidth;
-    lua_getfield(L, index, "send_order");
-    const char *order = luaL_optstring(L, -1, send_orders[0]);
-    while (options->send_order < TIDE_COUNT(send_orders) && strcmp(send_orders[options->send_order], order) != 0) {
-        options->send_order++;
-    }
-    if (options->send_order == TIDE_COUNT(send_orders)) {
-        luaL_error(L, "table: send_order = \"%s\" is none of clock, magnitude, age, random", order);
-    }
-    lua_pop(L, 5);
-}
-
 static void push_bound(lua_State *L, const struct tide_table *table) {
     struct tide_consistency consistency;
     char text[TIDE_CONSISTENCY_TEXT];

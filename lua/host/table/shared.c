@@ -1,16 +1,6 @@
 /* Shared keys for Lua: techniques of keys, intents, and what came of them. */
 #include "lua/host/host.h"
 
-static const char *const technique_names[] = {"static", "relocate", "replicate", "intent", NULL};
-
-const char *tide__lua_technique_name(uint8_t technique) {
-    return technique <= TIDE_INTENT ? technique_names[technique] : "?";
-}
-
-const char *const *tide__lua_technique_names(void) {
-    return technique_names;
-}
-
 static int answer(lua_State *L, int code) {
     if (code < 0) {
         return tide__lua_raise(L, code);
@@ -59,7 +49,7 @@ static int table_manage(lua_State *L) {
     struct tide_table *table = tide__lua_check_table(L, 1);
     struct tide_share_options options = {0};
     (void)tide__lua_inside(L);
-    const int technique = luaL_checkoption(L, 3, NULL, technique_names);
+    const uint64_t technique = tide__lua_option_check(L, 3, "technique");
     if (!lua_isnoneornil(L, 4)) {
         read_options(L, &options);
     }
@@ -97,7 +87,7 @@ static int table_technique(lua_State *L) {
     struct tide_table *table = tide__lua_check_table(L, 1);
     bool copy;
     const uint8_t technique = tide_table_technique(table, (uint64_t)luaL_checkinteger(L, 2), &copy);
-    lua_pushstring(L, tide__lua_technique_name(technique));
+    lua_pushstring(L, tide__lua_option_word("technique", technique));
     lua_pushboolean(L, copy);
     return 2;
 }

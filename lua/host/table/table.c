@@ -12,7 +12,6 @@
 #include "readers/text.h"
 #include "store/checkpoint/save.h"
 #include "store/core/store.h"
-#include "store/rows/rules.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -59,249 +58,13 @@ static void push_table(lua_State *L, struct tide_table *table) {
     lua_setmetatable(L, -2);
 }
 
-/* ---- specifications ---- */
-
-static const char *const init_names[] = {"zero", "uniform", "normal", "xavier", NULL};
-static const char *const evict_names[] = {"none", "lfu", NULL};
-static const char *const slot_names[] = {"hash", "range", NULL};
-static const char *const clients_names[] = {"write", "read", "none", NULL};
-const char *const tide__lua_durability_names[] = {"", "none", "strict", "window", NULL};
-static const char *const wire_names[] = {"f32", "f16", "bf16", NULL};
-
-static uint8_t choice(lua_State *L, const char *field, const char *value, const char *const names[]) {
-    for (int i = 0; names[i]; i++) {
-        if (value && strcmp(names[i], value) == 0) {
-            return (uint8_t)i;
-        }
-    }
-    return (uint8_t)luaL_error(L, "table: %s = \"%s\" is not one of its values", field, value ? value : "?");
-}
-
-/* Field `name` of the spec as {kind, ...}: pushes a table whose [1] is the kind, and returns the
- * kind. A plain string stands for a table of itself; absent: NULL and nothing pushed. */
-static const char *field_kind(lua_State *L, const char *name) {
-    int type = lua_getfield(L, 1, name);
-    if (type == LUA_TNIL) {
-        lua_pop(L, 1);
-        return NULL;
-    }
-    if (type == LUA_TSTRING) {
-        lua_createtable(L, 1, 0);
-        lua_insert(L, -2);
-        lua_rawseti(L, -2, 1);
-    } else if (type != LUA_TTABLE) {
-        luaL_error(L, "table: field '%s' is %s, not a name or {name, ...}", name, lua_typename(L, type));
-    }
-    if (lua_rawgeti(L, -1, 1) != LUA_TSTRING) {
-        luaL_error(L, "table: field '%s' does not begin with a name", name);
-    }
-    const char *kind = lua_tostring(L, -1);
-    lua_pop(L, 1);
-    return kind;
-}
-
-/* Of the table on top: [position] or .name as a number. */
-static double number_of(lua_State *L, lua_Integer position, const char *name, double otherwise) {
-    if (lua_getfield(L, -1, name) == LUA_TNIL && position > 0) {
-        lua_pop(L, 1);
-        lua_rawgeti(L, -1, position);
-    }
-    int number = 1;
-    double value = lua_isnil(L, -1) ? otherwise : lua_tonumberx(L, -1, &number);
-    if (!number) {
-        luaL_error(L, "table: '%s' is not a number", name);
-    }
-    lua_pop(L, 1);
-    return value;
-}
-
-static void read_keys(lua_State *L, struct tide_table_options *o) {
-    const char *kind = field_kind(L, "keys");
-    if (!kind || (strcmp(kind, "dense") != 0 && strcmp(kind, "hashed") != 0)) {
-        luaL_error(L, "table: keys = {\"dense\", count} or {\"hashed\", limit}");
-        return;
-    }
-    bool dense = kind[0] == 'd';
-    double count = number_of(L, 2, dense ? "count" : "limit", dense ? -1 : 0);
-    if (!(count >= (dense ? 1 : 0) && count < 9e18 && count == floor(count))) {
-        luaL_error(L, "table: keys = {\"%s\", n} needs a whole number", kind);
-    }
-    o->keys = dense ? TIDE_KEYS_DENSE : TIDE_KEYS_HASHED;
-    *(dense ? &o->key_count : &o->key_limit) = (uint64_t)count;
-    const double after = number_of(L, 0, "admit_after", 0), unused = number_of(L, 0, "unused_ns", 0);
-    if (!(after >= 0 && after <= TIDE_ADMIT_MOST && unused >= 0 && unused < 9e18)) {
-        luaL_error(L, "table: admit_after or unused_ns is out of range");
-    }
-    o->admit_after = (uint8_t)after;
-    o->unused_ns = (uint64_t)unused;
-    if (lua_getfield(L, -1, "evict") != LUA_TNIL) {
-        o->evict = choice(L, "evict", luaL_checkstring(L, -1), evict_names);
-    }
-    lua_pop(L, 2);
-}
-
-static void read_init(lua_State *L, struct tide_table_options *o) {
-    const char *kind = field_kind(L, "init");
-    if (!kind) {
-        return;
-    }
-    o->init = choice(L, "init", kind, init_names);
-    static const char *const first[] = {"", "low", "std", "fan_in"}, *const second[] = {"", "high", "", "fan_out"};
-    if (o->init != TIDE_INIT_ZERO) {
-        o->init_a = (float)number_of(L, 2, first[o->init], o->init == TIDE_INIT_UNIFORM ? 0 : 1);
-        o->init_b = (float)(o->init == TIDE_INIT_NORMAL ? 0 : number_of(L, 3, second[o->init], 1));
-    }
-    lua_pop(L, 1);
-}
-
-static void read_update(lua_State *L, struct tide_table_options *o) {
-    const char *kind = field_kind(L, "update");
-    if (!kind) {
-        return;
-    }
-    const struct tide_update_rule *rule = tide__rules;
-    while (rule->name && strcmp(rule->name, kind) != 0) {
-        rule++;
-    }
-    o->update = (uint8_t)(rule - tide__rules);
-    if (!rule->name) {
-        lua_getfield(L, -1, "version");
-        rule = tide__rule_find(kind, luaL_optstring(L, -1, ""));
-        if (!rule) {
-            luaL_error(L, "table: update = \"%s\" is not one of its values", kind);
-        }
-        (void)snprintf(o->rule, sizeof o->rule, "%s", kind);
-        (void)snprintf(o->rule_version, sizeof o->rule_version, "%s", luaL_optstring(L, -1, ""));
-        lua_pop(L, 1);
-    }
-    o->lr = (float)number_of(L, 0, "lr", 0);
-    for (size_t i = 0; i < rule->number_count; i++) {
-        const struct tide_parameter *number = &rule->numbers[i];
-        o->numbers[1 + i] = number->name ? (float)number_of(L, 0, number->name, number->number) : 0;
-    }
-    lua_pop(L, 1);
-}
-
-/* core.rule_check({update =}) -> true | nil, err: do these numbers go with the rule? */
-static int core_rule_check(lua_State *L) {
-    struct tide_table_options o = {.name = "?"};
-    luaL_checktype(L, 1, LUA_TTABLE);
-    read_update(L, &o);
-    const int code = tide__rule_numbers(&o);
-    if (code < 0) {
-        return tide__lua_failure(L, code);
-    }
-    lua_pushboolean(L, true);
-    return 1;
-}
-
-static const char *text_field(lua_State *L, const char *name) {
-    int type = lua_getfield(L, 1, name); /* stays on the stack */
-    if (type != LUA_TNIL && type != LUA_TSTRING) {
-        luaL_error(L, "table: field '%s' is %s, not a string", name, lua_typename(L, type));
-    }
-    return type == LUA_TNIL ? NULL : lua_tostring(L, -1);
-}
-
-static void check_fields(lua_State *L) {
-    static const char *const known[] = {
-        "name",       "keys",       "width",       "init",        "update",    "slots",        "wire",
-        "refuse_nan", "seed",       "consistency", "technique",   "dtype",     "cache_bytes",  "unsubscribe_after",
-        "replicas",   "durability", "send_order",  "bandwidth",   "window_ns", "window_bytes", "run",
-        "domain",     "memory",     "clients",     "tier_memory", "disk"};
-    lua_pushnil(L);
-    while (lua_next(L, 1)) {
-        bool found = false;
-        for (size_t i = 0; i < TIDE_COUNT(known) && lua_type(L, -2) == LUA_TSTRING; i++) {
-            found = found || strcmp(known[i], lua_tostring(L, -2)) == 0;
-        }
-        if (!found) {
-            luaL_error(L, "table: unknown field '%s'", luaL_tolstring(L, -2, NULL));
-        }
-        lua_pop(L, 1);
-    }
-}
-
-static void read_durability(lua_State *L, struct tide_table_options *o) {
-    lua_getfield(L, 1, "replicas");
-    lua_Integer replicas = luaL_optinteger(L, -1, 0);
-    if (replicas < 0 || replicas > TIDE_REPLICAS_MAX) {
-        luaL_error(L, "table: replicas = 0, 1 or 2");
-    }
-    o->replicas = (uint8_t)replicas;
-    const char *durability = text_field(L, "durability");
-    o->durability = durability ? choice(L, "durability", durability, tide__lua_durability_names) : 0;
-    lua_getfield(L, 1, "window_ns");
-    lua_getfield(L, 1, "window_bytes");
-    lua_Integer ns = luaL_optinteger(L, -2, 0), bytes = luaL_optinteger(L, -1, 0);
-    if (ns < 0 || bytes < 0) {
-        luaL_error(L, "table: window_ns and window_bytes are not negative");
-    }
-    o->window_ns = (uint64_t)ns;
-    o->window_bytes = (uint64_t)bytes;
-    lua_pop(L, 4);
-}
-
-static uint32_t whole_field(lua_State *L, const char *name) {
-    lua_getfield(L, 1, name);
-    const lua_Integer value = luaL_optinteger(L, -1, 0);
-    if (value < 0 || value > UINT32_MAX) {
-        luaL_error(L, "table: %s is the number of a run", name);
-    }
-    lua_pop(L, 1);
-    return (uint32_t)value;
-}
-
-static void read_tier(lua_State *L, struct tide_table_options *o) {
-    const char *disk = text_field(L, "disk");
-    lua_getfield(L, 1, "tier_memory");
-    const lua_Integer memory = luaL_optinteger(L, -1, 0);
-    luaL_argcheck(L, memory >= 0, 1, "tier_memory is not negative");
-    if (disk && strlen(disk) >= sizeof o->tier_disk) {
-        luaL_error(L, "table: disk is a path of at most %d bytes", (int)sizeof o->tier_disk - 1);
-    }
-    o->tier_memory = (uint64_t)memory;
-    (void)snprintf(o->tier_disk, sizeof o->tier_disk, "%s", disk ? disk : "");
-    lua_pop(L, 1); /* `disk` stays */
-}
+/* ---- making and finding ---- */
 
 static int core_table(lua_State *L) {
-    luaL_checktype(L, 1, LUA_TTABLE);
     lua_settop(L, 1);
     struct tide_lua *host = tide__lua_inside(L);
-    check_fields(L);
-    struct tide_table_options o = {.name = text_field(L, "name"), .slots = TIDE_SLOTS_HASH};
-    const char *slots = text_field(L, "slots"), *wire = text_field(L, "wire"), *technique = text_field(L, "technique");
-    if (!o.name) {
-        return luaL_error(L, "table: it needs a name");
-    }
-    read_keys(L, &o);
-    read_init(L, &o);
-    read_update(L, &o);
-    read_durability(L, &o);
-    o.slots = slots ? choice(L, "slots", slots, slot_names) : o.slots;
-    o.wire = wire ? choice(L, "wire", wire, wire_names) : TIDE_WIRE_F32;
-    o.technique = technique ? choice(L, "technique", technique, tide__lua_technique_names()) : TIDE_STATIC;
-    tide__lua_consistency_read(L, 1, &o);
-    lua_getfield(L, 1, "width");
-    lua_Integer width = luaL_optinteger(L, -1, 0);
-    if (width < 1 || width > UINT32_MAX) {
-        return luaL_error(L, "table: width = values per key, at least 1");
-    }
-    o.width = (uint32_t)width;
-    lua_getfield(L, 1, "seed");
-    o.seed = (uint64_t)luaL_optinteger(L, -1, 0);
-    const char *clients = text_field(L, "clients");
-    o.clients = clients ? choice(L, "clients", clients, clients_names) : TIDE_CLIENTS_WRITE;
-    lua_getfield(L, 1, "refuse_nan");
-    o.refuse_nan = lua_toboolean(L, -1);
-    o.run = whole_field(L, "run");
-    o.domain = whole_field(L, "domain");
-    lua_getfield(L, 1, "memory");
-    const lua_Integer memory = luaL_optinteger(L, -1, 0);
-    luaL_argcheck(L, memory >= 0, 1, "memory is not negative");
-    o.run_memory = (uint64_t)memory;
-    read_tier(L, &o);
+    struct tide_table_options o;
+    tide__lua_options_read(L, &o);
     struct tide_table *table;
     int code = tide__lua_resumed(L, tide_table_create(host->node, &o, &table));
     if (code < 0) {
@@ -741,28 +504,6 @@ static int table_assign(lua_State *L) {
     return 1;
 }
 
-/* A float as the number of fewest digits that is it: 0.1, not 0.10000000149. */
-static void push_short(lua_State *L, float value) {
-    char text[32];
-    (void)snprintf(text, sizeof text, "%.6g", (double)value);
-    lua_pushnumber(L, strtof(text, NULL) == value ? strtod(text, NULL) : (double)value);
-}
-
-static void push_kind(lua_State *L, const char *field, const char *kind, const double *values, int count) {
-    lua_createtable(L, 1 + count, 0);
-    lua_pushstring(L, kind);
-    lua_rawseti(L, -2, 1);
-    for (int i = 0; i < count; i++) {
-        if (values[i] == floor(values[i]) && fabs(values[i]) < 9e15) {
-            lua_pushinteger(L, (lua_Integer)values[i]);
-        } else {
-            lua_pushnumber(L, values[i]);
-        }
-        lua_rawseti(L, -2, 2 + i);
-    }
-    lua_setfield(L, -2, field);
-}
-
 /* t:rate() -> number, or nil where the rule has none; t:rate(0.01) -> true */
 static int table_rate(lua_State *L) {
     struct tide_table *table = tide__lua_check_table(L, 1);
@@ -771,7 +512,7 @@ static int table_rate(lua_State *L) {
         if (isnan(rate)) {
             lua_pushnil(L);
         } else {
-            push_short(L, rate);
+            tide__lua_push_short(L, rate);
         }
         return 1;
     }
@@ -784,73 +525,6 @@ static int table_rate(lua_State *L) {
     return 1;
 }
 
-/* Into the field `keys` of the table on top. */
-static void push_forgetting(lua_State *L, const struct tide_table_options *o) {
-    lua_getfield(L, -1, "keys");
-    if (o->admit_after) {
-        tide__lua_set_integer(L, "admit_after", o->admit_after);
-    }
-    if (o->unused_ns) {
-        tide__lua_set_integer(L, "unused_ns", o->unused_ns);
-    }
-    if (o->evict) {
-        lua_pushstring(L, evict_names[o->evict & 1]);
-        lua_setfield(L, -2, "evict");
-    }
-    lua_pop(L, 1);
-}
-
-static void push_spec(lua_State *L, const struct tide_table_options *o) {
-    static const int init_values[] = {0, 2, 1, 2};
-    lua_createtable(L, 0, 8);
-    lua_pushstring(L, o->name);
-    lua_setfield(L, -2, "name");
-    lua_pushinteger(L, o->width);
-    lua_setfield(L, -2, "width");
-    bool dense = o->keys == TIDE_KEYS_DENSE;
-    double keys = (double)(dense ? o->key_count : o->key_limit);
-    push_kind(L, "keys", dense ? "dense" : "hashed", &keys, 1);
-    push_forgetting(L, o);
-    double init[2] = {(double)o->init_a, (double)o->init_b};
-    push_kind(L, "init", init_names[o->init & 3], init, init_values[o->init & 3]);
-    push_kind(L, "update", tide__rule_name(o), NULL, 0);
-    lua_getfield(L, -1, "update");
-    if (o->lr != 0) {
-        push_short(L, o->lr);
-        lua_setfield(L, -2, "lr");
-    }
-    lua_pop(L, 1);
-    lua_pushstring(L, slot_names[o->slots & 1]);
-    lua_setfield(L, -2, "slots");
-    lua_pushstring(L, wire_names[o->wire < 3 ? o->wire : 0]);
-    lua_setfield(L, -2, "wire");
-    lua_pushstring(L, tide__lua_technique_name(o->technique));
-    lua_setfield(L, -2, "technique");
-    char consistency[TIDE_CONSISTENCY_TEXT];
-    tide_consistency_print(&o->consistency, consistency);
-    lua_pushstring(L, consistency);
-    lua_setfield(L, -2, "consistency");
-    tide__lua_send_order_push(L, o);
-    lua_pushinteger(L, o->replicas);
-    lua_setfield(L, -2, "replicas");
-    lua_pushstring(L, tide__lua_durability_names[o->durability < 4 ? o->durability : 0]);
-    lua_setfield(L, -2, "durability");
-    if (o->durability == TIDE_DURABLE_WINDOW) {
-        tide__lua_set_integer(L, "window_ns", o->window_ns);
-        tide__lua_set_integer(L, "window_bytes", o->window_bytes);
-    }
-    lua_pushstring(L, clients_names[o->clients]);
-    lua_setfield(L, -2, "clients");
-    if (o->tier_disk[0]) {
-        lua_pushstring(L, o->tier_disk);
-        lua_setfield(L, -2, "disk");
-        tide__lua_set_integer(L, "tier_memory", o->tier_memory);
-    }
-    lua_pushboolean(L, o->refuse_nan);
-    lua_setfield(L, -2, "refuse_nan");
-    tide__lua_set_integer(L, "seed", o->seed);
-}
-
 static int table_index(lua_State *L) {
     const struct tide_table_options *o = tide_table_options(tide__lua_check_table(L, 1));
     const char *key = luaL_checkstring(L, 2);
@@ -859,7 +533,7 @@ static int table_index(lua_State *L) {
     } else if (strcmp(key, "width") == 0) {
         lua_pushinteger(L, o->width);
     } else if (strcmp(key, "spec") == 0) {
-        push_spec(L, o);
+        tide__lua_push_options(L, o);
     } else {
         lua_settop(L, 2);
         lua_rawget(L, lua_upvalueindex(1)); /* methods */
@@ -880,13 +554,9 @@ static int table_equal(lua_State *L) {
 }
 
 void tide__lua_open_table(lua_State *L) {
-    static const luaL_Reg functions[] = {{"table", core_table},
-                                         {"rule_check", core_rule_check},
-                                         {"table_find", core_table_find},
-                                         {"tables", tide__lua_tables},
-                                         {"tables_forget", core_tables_forget},
-                                         {"table_drop", core_table_drop},
-                                         {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"table", core_table},           {"table_find", core_table_find},
+                                         {"tables", tide__lua_tables},    {"tables_forget", core_tables_forget},
+                                         {"table_drop", core_table_drop}, {NULL, NULL}};
     static const luaL_Reg methods[] = {
         {"pull", table_pull},
         {"push", table_push},

@@ -141,7 +141,7 @@ static int table_health(lua_State *L) {
     struct tide_table_health health;
     tide_table_health(table, &health);
     lua_createtable(L, 0, 6);
-    lua_pushstring(L, tide__lua_durability_names[health.durability < 4 ? health.durability : 0]);
+    lua_pushstring(L, tide__lua_option_word("durability", health.durability));
     lua_setfield(L, -2, "mode");
     lua_pushinteger(L, health.under_replicated);
     lua_setfield(L, -2, "under_replicated");

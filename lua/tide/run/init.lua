@@ -88,7 +88,7 @@ local function create_tables(self, resumed)
   for key, spec in pairs(specs) do
     local o = {}
     for k, v in pairs(spec) do o[k] = v end
-    if not spec.shared then o.run, o.domain, o.memory = self.number, self.domain, self.memory end
+    if not spec.shared then o.run, o.domain, o.run_memory = self.number, self.domain, self.memory end
     o.name = name_of(self, key, spec)
     if not require("tide.run.job").is_identifier(o.name) then
       error(script.error("T0203", ("table `%s` of run %s would be called `%s`: at most 63 small letters, digits, `.`, "

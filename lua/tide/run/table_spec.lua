@@ -6,18 +6,32 @@ local units = require "tide.units"
 
 local table_spec = {}
 
-local FIELDS <const> = {
-  name = true, keys = true, width = true, dtype = true, init = true, update = true, consistency = true,
-  technique = true, slots = true, wire = true, refuse_nan = true, seed = true, cache_bytes = true,
-  unsubscribe_after = true, replicas = true, durability = true, send_order = true, bandwidth = true,
-  keep = true, shared = true, clients = true, memory = true, disk = true,
+-- Fields that are no row of option.def, or more than one: their types and what they are, as in an annotation.
+local OWN <const> = {
+  {"keys", "table", "tide.dense(n) or tide.hashed {}: which keys there are"},
+  {"width", "integer", "numbers of a row"},
+  {"dtype?", '"f32"', "what rows are made of"},
+  {"init?", "table|string", "tide.zero() (default), tide.uniform, tide.normal or tide.xavier: new rows"},
+  {"update?", "table|string", '"add" (default), "assign", {"sgd", lr=}, ..: what a push does'},
+  {"consistency?", "string", '"sequential" (default), "bsp", "ssp:N", "essp:N", "async", "vap:V": what pulls see'},
+  {"durability?", "string|table", '"none", "strict", "window" or {window=, bytes=}: what an answered push promises'},
+  {"memory?", "string|integer", "most bytes of rows in a node's memory; with `disk`"},
+  {"disk?", "string", "the directory where the other rows lie; with `memory`"},
+  {"seed?", "integer", "of the initial values (default: the job's)"},
+  {"name?", "string", "its name in the cluster (default: made of the run's)"},
+  {"keep?", "boolean", "it stays when its run is closed"},
+  {"shared?", "boolean", "runs share the table of this name"},
 }
-local CHOICES <const> = {
-  dtype = {f32 = true}, technique = {static = true, relocate = true, replicate = true, intent = true},
-  slots = {hash = true, range = true}, wire = {f32 = true, f16 = true, bf16 = true},
-  clients = {write = true, read = true, none = true},
-  send_order = {clock = true, magnitude = true, age = true, random = true},
-}
+
+local known -- by name: true, or the row of option.def
+local function fields_known()
+  if known then return known end
+  known = {}
+  for _, field in ipairs(OWN) do known[field[1]:gsub("%?", "")] = true end
+  for _, row in ipairs(core.table_options()) do known[row.name] = row end
+  return known
+end
+
 -- Fields of the update rules; lr, the rate, has no default.
 local UPDATES <const> = {
   add = {}, assign = {}, total = {}, sgd = {lr = true}, adagrad = {lr = true, eps = true, sum_init = true},
@@ -272,28 +286,54 @@ function table_spec.xavier(o)
   return {"xavier", o.fan_in, o.fan_out}
 end
 
+-- A value of a field that is a row of option.def.
+local function check_row(row, value)
+  if row == true then return end
+  if row.words then
+    for _, word in ipairs(row.words) do
+      if value == word then return end
+    end
+    refuse(3, "table field `%s` is `%s`; this version has %s", row.name, tostring(value), table.concat(row.words, ", "))
+  elseif row.most == 1 then
+    if type(value) ~= "boolean" then refuse(3, "table field `%s` is true or false", row.name) end
+  else
+    local whole <const> = type(value) == "number" and math.tointeger(value)
+    if not whole or whole < 0 or whole > row.most then
+      refuse(3, "table field `%s` is `%s`, not a whole number from 0 to %d", row.name, tostring(value), row.most)
+    end
+  end
+end
+
+---The annotation of the fields of tide.table: `---@class` and `---@field` lines.
+---@return string
+---@package
+function table_spec.annotation()
+  local lines = {"---@class tide.table_fields"}
+  for _, field in ipairs(OWN) do lines[#lines + 1] = ("---@field %s %s %s"):format(table.unpack(field)) end
+  for _, row in ipairs(core.table_options()) do
+    local kind <const> = row.words and '"' .. table.concat(row.words, '"|"') .. '"' or row.most == 1 and "boolean"
+      or "integer"
+    lines[#lines + 1] = ("---@field %s? %s %s"):format(row.name, kind, row.doc)
+  end
+  return table.concat(lines, "\n") .. "\n"
+end
+
 ---@return boolean whether it was made by table_spec.new
 ---@package
 function table_spec.is(spec) return getmetatable(spec) == table_spec end
 
 ---Describes a table of rows of 32-bit floats; each run makes its own. docs/guides/tables.md has all fields.
----@param fields table interface: keys, width, init, update, slots, wire, technique, consistency, cache_bytes,
----  unsubscribe_after, send_order, bandwidth, replicas, durability, refuse_nan, seed, name, keep, shared, clients,
----  memory, disk
+---@param fields tide.table_fields
 ---@return table spec
 function table_spec.new(fields)
   if type(fields) ~= "table" then refuse(2, "tide.table requires a table of fields") end
-  local spec = {}
+  local spec, all = {}, fields_known()
   for key, value in pairs(fields) do
-    if not FIELDS[key] then
+    if not all[key] then
       error(script.error("T0204", ("table field `%s` is not known"):format(tostring(key)),
-        {help = text.did_you_mean(tostring(key), text.sorted_keys(FIELDS))}), 2)
+        {help = text.did_you_mean(tostring(key), text.sorted_keys(all))}), 2)
     end
-    local choices = CHOICES[key]
-    if choices and not choices[value] then
-      refuse(2, "table field `%s` is `%s`; this version has %s", key, tostring(value),
-        table.concat(text.sorted_keys(choices), ", "))
-    end
+    check_row(all[key], value)
     spec[key] = value
   end
   if type(spec.keys) ~= "table" then refuse(2, "a table needs keys = tide.dense(n) or tide.hashed{}") end
@@ -307,6 +347,9 @@ function table_spec.new(fields)
   end
   if spec.replicas and not ({[0] = true, true, true})[spec.replicas] then
     refuse(2, "replicas is %s; a table has 0, 1 or 2 copies of each row", tostring(spec.replicas))
+  end
+  if spec.dtype ~= nil and spec.dtype ~= "f32" then
+    refuse(2, "table field `dtype` is `%s`; this version has f32", tostring(spec.dtype))
   end
   for _, key in ipairs {"keep", "shared"} do
     if spec[key] ~= nil and type(spec[key]) ~= "boolean" then refuse(2, "table field `%s` is true or false", key) end

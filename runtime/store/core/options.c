@@ -14,8 +14,8 @@ enum { KEY_COUNT_MAX_LOG2 = 48 };
     .name = #field, .offset = offsetof(struct tide_table_options, field),                                              \
     .size = sizeof((struct tide_table_options *)NULL)->field
 #define LIST_OF(...) __VA_ARGS__
-#define TIDE__WORD(since, field, list) static const char *const field##_words[] = {LIST_OF list};
-#define TIDE__UINT(since, bits, field, said)
+#define TIDE__WORD(since, field, list, text) static const char *const field##_words[] = {LIST_OF list};
+#define TIDE__UINT(since, bits, field, said, text)
 #define TIDE__REAL(since, field, said)
 #define TIDE__TEXT(called, field, said)
 #define TIDE__OF_RUN(bits, field)
@@ -27,10 +27,11 @@ enum { KEY_COUNT_MAX_LOG2 = 48 };
 #undef TIDE__OF_RUN
 enum { LATER, FIRST };
 
-#define TIDE__WORD(since, field, list)                                                                                 \
-    {FIELD(field), .said = #field, .words = field##_words, .most = TIDE_COUNT(field##_words) - 1, .first = since},
-#define TIDE__UINT(since, bits, field, text)                                                                           \
-    {FIELD(field), .said = text, .most = UINT64_MAX >> (64 - (bits)), .first = since},
+#define TIDE__WORD(since, field, list, what)                                                                           \
+    {FIELD(field),  .said = #field, .doc = what, .words = field##_words, .most = TIDE_COUNT(field##_words) - 1,        \
+     .first = since},
+#define TIDE__UINT(since, bits, field, in_comparison, what)                                                            \
+    {FIELD(field), .said = in_comparison, .doc = what, .most = UINT64_MAX >> (64 - (bits)), .first = since},
 #define TIDE__REAL(since, field, text) {FIELD(field), .said = text, .real = true, .first = since},
 #define TIDE__TEXT(called, field, what)                                                                                \
     {.name = called,                                                                                                   \

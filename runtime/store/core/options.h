@@ -8,6 +8,7 @@
 /* A row of option.def. */
 struct tide__option {
     const char *name, *said;
+    const char *doc;          /* of the field of tide.table; NULL: there is none of its name */
     const char *const *words; /* NULL: a number, or `text` */
     size_t offset, size;      /* in struct tide_table_options */
     uint64_t most;

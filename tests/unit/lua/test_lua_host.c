@@ -464,6 +464,28 @@ static void tables_are_pulled_and_pushed(void **state) {
         "x, err = core.table_find 'none' assert(not x and err.name == 'ENOENT')");
 }
 
+static void options_of_tables_are_rows_of_one_list(void **state) {
+    (void)state;
+    lua("local t = assert(core.table {name = 'o', keys = {'hashed', 50, admit_after = 3, evict = 'lfu'}, width = 2,\n"
+        "  init = {'uniform', 0, 0.5}, update = {'momentum', lr = 0.5, momentum = 0.25}, slots = 'hash',\n"
+        "  refuse_nan = true, clients = 'read', seed = 7})\n"
+        "local s = t.spec\n"
+        "assert(s.keys[1] == 'hashed' and s.keys[2] == 50 and s.keys.admit_after == 3 and s.keys.evict == 'lfu')\n"
+        "assert(s.init[1] == 'uniform' and s.init[2] == 0 and s.init[3] == 0.5 and #s.init == 3)\n"
+        "assert(s.update[1] == 'momentum' and s.update.lr == 0.5 and s.update.momentum == 0.25)\n"
+        "assert(s.refuse_nan == true and s.clients == 'read' and s.bandwidth == 0 and s.seed == 7)\n"
+        "assert(s.durability == 'none' and s.replicas == 0 and s.run == nil)\n"
+        "assert(core.table(s) == t, 'what a handle tells makes the same table')\n"
+        "local rows = core.table_options() assert(#rows > 5)\n"
+        "for _, row in ipairs(rows) do\n"
+        "  assert(s[row.name] ~= nil and #row.doc > 0, row.name)\n"
+        "  fails(row.name, core.table, {name = 'x', keys = {'dense', 1}, width = 1, [row.name] = {}})\n"
+        "end\n"
+        "fails('out of range', core.table, {name = 'x', keys = {'dense', 1.5}, width = 1})\n"
+        "fails('out of range', core.table, {name = 'x', keys = {'dense', 1}, width = 1, replicas = 256})\n"
+        "fails('unknown field', core.table, {name = 'x', key_count = 1, width = 1})");
+}
+
 static void children_are_started_signalled_and_reported(void **state) {
     (void)state;
     lua("local p = assert(core.process({'/bin/sh', '-c', 'exit 3'})) assert(p:pid() > 1)\n"
@@ -552,6 +574,7 @@ int main(void) {
         cmocka_unit_test(a_fiber_that_is_cancelled_when_the_disk_is_done_leaves_no_file),
         cmocka_unit_test(the_node_describes_itself),
         cmocka_unit_test(tables_are_pulled_and_pushed),
+        cmocka_unit_test(options_of_tables_are_rows_of_one_list),
         cmocka_unit_test(keys_are_localized),
         cmocka_unit_test(children_are_started_signalled_and_reported),
         cmocka_unit_test(the_program_starts_a_node_runs_scripts_and_stops_it),
