@@ -225,7 +225,7 @@ end
 ---@param o table
 ---@return true|nil, table? err
 function array_files.into(handle, path, o)
-  script.check_fields("T0113", "t:load", o, LOAD)
+  script.check_fields("T0115", "t:load", o, LOAD)
   local tensors, err = array_files.read(path)
   if not tensors then return nil, err end
   local name = o.tensor or array_files.format_of(path) == "npy" and "x" or nil

@@ -88,8 +88,8 @@ entry("T0112", {
 })
 entry("T0113", {
   title = "wrong argument", exit = 2, name = "EINVAL", generic = true,
-  explanation = "A function of the library got an argument it cannot use: a faulty identifier, an empty list, a "
-    .. "negative size. Identifiers are up to 63 of a-z, 0-9, `.`, `_`, `-`, beginning with a letter or digit.",
+  explanation = "A value is not of the type, form or size that the function requires: a faulty identifier, an empty "
+    .. "list, a negative size. Identifiers are up to 63 of a-z, 0-9, `.`, `_`, `-`, beginning with a letter or digit.",
   remedy = "correct the argument named above",
 })
 entry("T0114", {
@@ -97,6 +97,24 @@ entry("T0114", {
   explanation = "--where takes a Lua expression over the fields of a record, such as `rss_bytes > 1e9 and state == "
     .. "\"up\"`; --sort takes one field. `--json` shows all fields of a record.",
   remedy = "use a field that the record has",
+})
+entry("T0115", {
+  title = "unknown field", exit = 2, name = "EINVAL",
+  explanation = "A function takes a table of named fields, and the table has a field that the function does not know. "
+    .. "`tide help FUNCTION` lists the fields.",
+  remedy = "correct the name of the field",
+})
+entry("T0116", {
+  title = "malformed request", exit = 2, name = "EINVAL",
+  explanation = "An actor got a request that it does not know, or one with an unknown, missing or wrong field. The "
+    .. "request was counted and not carried out. A client of another version sends such requests.",
+  remedy = "correct the request, or use a client of the cluster's version",
+})
+entry("T0117", {
+  title = "not possible here", exit = 2, name = "EINVAL",
+  explanation = "The call is right, and where or when it was made it cannot be carried out: a node that alone holds "
+    .. "rows cannot leave, a script that did not start a cluster adds no nodes to it.",
+  remedy = "the message says what has to hold first",
 })
 
 ---- T02: scripts -----------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ end
 ---@param f fun()
 function tide.main(f)
   if type(f) ~= "function" then error(script.error("T0113", "tide.main requires a function"), 2) end
-  if script.main then error(script.error("T0113", "a script has one tide.main"), 2) end
+  if script.main then error(script.error("T0117", "a script has one tide.main"), 2) end
   script.main = f
 end
 

@@ -24,7 +24,7 @@ end
 ---@param o {dir: string, table: string, every?: string|number}
 ---@return tide.reader
 function reader.open(o)
-  script.check_fields("T0113", "tide.reader", o, FIELDS)
+  script.check_fields("T0115", "tide.reader", o, FIELDS)
   if type(o.dir) ~= "string" or type(o.table) ~= "string" then
     error(script.error("T0113", 'tide.reader requires a directory and a table: {dir = "ckpt", table = "rows"}'), 2)
   end

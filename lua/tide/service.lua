@@ -99,7 +99,7 @@ end
 function service.check(rows, name, request, envelope)
   local fault <const>, help = fields.fault(rows[name].fields, request, envelope or OP)
   if not fault then return true end
-  return nil, errors.new("T0113", {message = ("the request `%s` is malformed: %s"):format(name, fault),
+  return nil, errors.new("T0116", {message = ("the request `%s` is malformed: %s"):format(name, fault),
     state = "nothing was done", help = help})
 end
 
@@ -151,7 +151,7 @@ end
 
 local function unknown_error(self, name)
   if self.unknown then return self.unknown(name) end
-  return errors.new("T0113", {message = ("%s does not know the request `%s`"):format(self.name,
+  return errors.new("T0116", {message = ("%s does not know the request `%s`"):format(self.name,
     text.clean(tostring(name))), help = type(name) == "string"
     and text.did_you_mean(name, text.sorted_keys(self.answers)) or nil})
 end

@@ -42,11 +42,11 @@ run 0 run one.lua
 says_not err.txt 'has no effect'
 rm tide.lua
 run 2 run fields.lua
-says err.txt 'T0113.*tide\.cluster has no field `sevrers`'
+says err.txt 'T0115.*tide\.cluster has no field `sevrers`'
 says err.txt 'fields\.lua:5$'
 says err.txt 'did you mean `servers`\?'
 run 2 run fields.lua --rate
-says err.txt 'T0113.*`rate` of tide\.cluster has no field `operation`'
+says err.txt 'T0115.*`rate` of tide\.cluster has no field `operation`'
 
 # ---- data ----
 mkdir data && make_triples 1 data

@@ -105,7 +105,7 @@ if [ -e "${TIDE_BUILD_DIR:-$root/build}/tide_http.so" ]; then
     post 200 answers @call.mp "$token" -H 'Content-Type: application/msgpack'
     [ "$(od -An -tx1 body.txt | tr -d ' \n')" = 81a576616c756581a5746f74616c07 ] || fail "a sum as msgpack: $(od -c body.txt)"
     post 400 answers $'\xc1' "$token" -H 'Content-Type: application/msgpack' -H 'Accept: application/json'
-    says body.txt '"code":"T0113"'
+    says body.txt '"code":"T0116"'
     post 200 limited '{"method": "ping"}'
     post 429 limited '{"method": "ping"}'
     says body.txt 'more than 0.01 times a second.*"retry_after_s":[0-9]'

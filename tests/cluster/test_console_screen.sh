@@ -83,7 +83,7 @@ says_not out.txt 'unheard'
 run 0 attach scr -e '#log{level = "error", node = "n1"}'
 says out.txt '^1$'
 run 1 attach scr -e 'log{level = "loud"}'
-says err.txt 'T0113.*no level'
+says err.txt 'T0105.*no level'
 run 0 attach scr -e 'full(core.tensor("f32", 300, 2))'
 [ "$(grep -c '^  0  0$' out.txt)" = 300 ] || fail "not all rows: $(tail -3 out.txt)"
 
@@ -155,7 +155,7 @@ run 1 attach scr -e 'save({{1}}, "oth" .. "er.csv")'
 says err.txt 'T0505.*does not name'
 [ -e other.csv ] && fail "a file that the line does not name"
 run 1 attach scr -e 'save({1}, "x.txt")'
-says err.txt 'T0113'
+says err.txt 'T0105'
 
 # A reader that goes away ends what runs for it; so does one who sends nonsense, with an error.
 for code in 'for i = 1, 1e9 do print(i) end' 'tap("n1/agent", {rate = 100}) core.sleep(1000)'; do

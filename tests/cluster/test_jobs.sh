@@ -99,7 +99,7 @@ says err.txt 'T0801.*role operate'
 run 1 attach -e 'run "nobody"'
 says err.txt 'T0513'
 run 1 attach -e "run('$name'):pause{releas = true}"
-says err.txt 'T0113'
+says err.txt 'T0115'
 
 # Its slots go to the one that waits, and it goes on when that has ended.
 run 0 job pause "$name" --release

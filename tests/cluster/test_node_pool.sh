@@ -61,6 +61,6 @@ run 0 run pool.lua
 says out.txt '^1.n1$'
 says out.txt '^3.n1 auto-1 auto-2$'
 says out.txt '^2.n1 auto-3$'
-says out.txt 'T0113.*no field .mim'
+says out.txt 'T0115.*no field .mim'
 nothing_left
 finish

@@ -91,7 +91,7 @@ describe("a request", function()
   local function refused(pattern, actor, name, request)
     local ok, err = service.check(requests[actor], name, request)
     assert.is_nil(ok)
-    assert.equal("T0113", err.code)
+    assert.equal("T0116", err.code)
     assert.matches(pattern, err.message, 1, true)
   end
 

@@ -46,7 +46,7 @@ describe("a service", function()
   it("refuses and counts what it does not know, and names what is near", function()
     local s <const> = made {look = function() error "never" end, sell = function() error "never" end}
     local _, err = outcome(s, {op = "lok"})
-    assert.equal("T0113", err.code)
+    assert.equal("T0116", err.code)
     assert.matches("a shop does not know the request `lok`", err.message, 1, true)
     assert.equal("did you mean `look`?", err.help)
     for i, wrong in ipairs {{}, {op = {}}, {op = 0 / 0}, "sell", 7} do

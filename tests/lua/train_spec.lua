@@ -290,7 +290,7 @@ describe("the controller of a run", function()
           local before = #fake.errors
           c.requested:handle {kind = "call", right = "node", from = "d:1", call = 1, value = request}
           assert.equal(before + 1, #fake.errors, op .. " " .. field.name)
-          assert.equal("T0113", fake.errors[#fake.errors].err.code)
+          assert.equal("T0116", fake.errors[#fake.errors].err.code)
           assert.is_nil(c.failed)
           ::next::
         end

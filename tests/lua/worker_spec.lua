@@ -162,9 +162,9 @@ describe("a worker", function()
         if s.value.op == "failed" then return s.value.error.code .. " " .. s.value.error.message end
       end
     end
-    assert.match("T0113 w:chunks: this worker has not yet waited",
+    assert.match("T0117 w:chunks: this worker has not yet waited",
       said 'w:barrier("b", nil, {async = true}) w:chunks()', 1, true)
-    assert.match("T0113 w:barrier: inside a loop over chunks",
+    assert.match("T0117 w:barrier: inside a loop over chunks",
       said 'for _ in w:chunks() do w:barrier("b", nil, {async = true}) end', 1, true)
   end)
 
@@ -187,7 +187,7 @@ describe("a worker", function()
 
   it("without data that is cut has no chunks", function()
     run_worker('local tide = require "tide"\ntide.job {name = "j", worker = function(w)\n w:chunks()\nend}', {GO})
-    assert.equal("T0113", fake.sent[#fake.sent].value.error.code)
+    assert.equal("T0117", fake.sent[#fake.sent].value.error.code)
     assert.equal("x.lua:3", fake.sent[#fake.sent].value.error.where)
   end)
 

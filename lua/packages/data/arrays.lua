@@ -15,7 +15,7 @@ end
 
 local function check_split(what, split)
   if split == nil then return nil end
-  package.check_fields("T0113", what .. "'s `split`", split, {test = true, seed = true})
+  package.check_fields("T0115", what .. "'s `split`", split, {test = true, seed = true})
   if type(split.test) ~= "number" or split.test <= 0 or split.test >= 1 then
     refuse(what, "`split.test` is a share of the examples, between 0 and 1")
   end
@@ -123,7 +123,7 @@ local function reader_of(data, format)
   local what <const> = "tide.data." .. format
   return function(where, o)
     o = o or {}
-    package.check_fields("T0113", what, o, OPTIONS)
+    package.check_fields("T0115", what, o, OPTIONS)
     check_split(what, o.split)
     local files <const> = wanted(what, where, o)
     return data.lazy(function()

@@ -97,7 +97,7 @@ local function check(options)
   for key, value in pairs(options) do
     local want <const> = KNOWN[key]
     if not want then
-      error(package.error("T0113", ("tide.data.bow has no option `%s`"):format(tostring(key)),
+      error(package.error("T0115", ("tide.data.bow has no option `%s`"):format(tostring(key)),
         {help = package.did_you_mean(tostring(key), KNOWN)}), 3)
     elseif type(value) ~= want then
       error(package.error("T0113",
@@ -107,7 +107,7 @@ local function check(options)
   local known = options.format == nil
   for _, format in ipairs(FORMATS) do known = known or options.format == format end
   if not known then
-    error(package.error("T0113", ("format `%s` of tide.data.bow is none of %s"):format(options.format,
+    error(package.error("T0105", ("format `%s` of tide.data.bow is none of %s"):format(options.format,
       table.concat(FORMATS, ", "))), 3)
   end
   for _, key in ipairs {"test", "max_share"} do

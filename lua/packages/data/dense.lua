@@ -73,7 +73,7 @@ return function(data)
   ---@param names? {x?: string, y?: string} tensors of the examples, one a row, and of their labels; default "x", "y"
   ---@return tide.data.set columns, part train
   return function(path, names)
-    package.check_fields("T0113", "tide.data.dense", names or {}, {x = true, y = true})
+    package.check_fields("T0115", "tide.data.dense", names or {}, {x = true, y = true})
     if type(path) ~= "string" then error(package.error("T0113", "tide.data.dense needs a path"), 2) end
     names = {x = names and names.x or "x", y = names and names.y or "y"}
     return data.lazy(function()

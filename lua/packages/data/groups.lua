@@ -30,10 +30,10 @@ local FETCHES <const> = {localize = true, intent = true}
 function groups.new(w, o)
   local size <const>, ahead <const> = o.size or 1000, o.ahead or 4
   if not ORDERS[o.order] then
-    error(package.error("T0113", ("`%s` is none of the orders columnwise, plain"):format(tostring(o.order))), 3)
+    error(package.error("T0105", ("`%s` is none of the orders columnwise, plain"):format(tostring(o.order))), 3)
   end
   if o.fetch and not FETCHES[o.fetch] then
-    error(package.error("T0113", ("`%s` is none of the ways to fetch localize, intent"):format(tostring(o.fetch))), 3)
+    error(package.error("T0105", ("`%s` is none of the ways to fetch localize, intent"):format(tostring(o.fetch))), 3)
   end
   if math.type(size) ~= "integer" or size < 1 or math.type(ahead) ~= "integer" or ahead < 0 then
     error(package.error("T0113", "a group has 1 cell or more, and is asked for 0 groups ahead or more"), 3)

@@ -174,7 +174,7 @@ end
 ---@param o {size: integer, passes?: integer, part?: string} passes: 1; part: of data sets that have parts
 ---@return fun(): any, integer? block, pass
 function set:stream(w, o)
-  package.check_fields("T0113", "w.data:stream", o, {size = true, passes = true, part = true})
+  package.check_fields("T0115", "w.data:stream", o, {size = true, passes = true, part = true})
   local size <const>, passes <const> = o.size, o.passes or 1
   if math.type(size) ~= "integer" or size < 1 or math.type(passes) ~= "integer" or passes < 1 then
     error(package.error("T0113", "w.data:stream requires `size`, and `passes`, whole numbers from 1"), 2)
@@ -277,7 +277,7 @@ data.ratings = data.matrix
 ---w.data:examples() is a worker's piece at once, w.data:stream block by block.
 ---@param o {count: integer, read: fun(first: integer, last: integer): any}
 function data.source(o)
-  package.check_fields("T0113", "tide.data.source", o, {count = true, read = true, note = true})
+  package.check_fields("T0115", "tide.data.source", o, {count = true, read = true, note = true})
   if math.type(o.count) ~= "integer" or o.count < 1 or type(o.read) ~= "function" then
     error(package.error("T0113", "tide.data.source requires `count`, a whole number from 1, and `read`, a function"), 2)
   end

@@ -142,12 +142,12 @@ return function(data, sparse_rows)
   ---@return tide.data.set columns, classes, part train
   return function(path, labels, options)
     options = options or {}
-    package.check_fields("T0113", "tide.data.market", options, {labels = true, tasks = true})
+    package.check_fields("T0115", "tide.data.market", options, {labels = true, tasks = true})
     if type(path) ~= "string" or type(labels) ~= "string" then
       error(package.error("T0113", "tide.data.market needs the path of a matrix and of its labels"), 2)
     end
     if options.labels ~= nil and options.labels ~= "number" and options.labels ~= "class" then
-      error(package.error("T0113", ("tide.data.market: labels `%s` is none of number, class"):format(
+      error(package.error("T0105", ("tide.data.market: labels `%s` is none of number, class"):format(
         tostring(options.labels))), 2)
     end
     return data.lazy(function() return read(path, labels, options, sparse_rows) end)

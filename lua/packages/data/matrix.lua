@@ -293,7 +293,7 @@ return function(data)
   function data.generate(sizes)
     local known = type(sizes) == "string" and SIZES[sizes] or sizes
     if type(known) ~= "table" then
-      error(package.error("T0113", ("`%s` is none of the generated matrices small, mf100k, mf1m"):format(
+      error(package.error("T0105", ("`%s` is none of the generated matrices small, mf100k, mf1m"):format(
         tostring(sizes))), 2)
     end
     local copy = {}

@@ -30,7 +30,7 @@ end
 ---@param data table tide.data
 ---@param o {train: number, validate?: number, test?: number, seed?: integer} shares
 function tasks.split(data, set, o)
-  package.check_fields("T0113", "split", o, {train = true, validate = true, test = true, seed = true})
+  package.check_fields("T0115", "split", o, {train = true, validate = true, test = true, seed = true})
   local sum = 0
   for _, key in ipairs {"train", "validate", "test"} do
     local v <const> = o[key] or 0
@@ -75,7 +75,7 @@ end
 ---Tasks whose parameters have a covariance of low rank: L L' + 0.1 I, L tasks x rank; or, with `relation`, all near one
 ---(mean), near one or its opposite (clusters), or none (unrelated).
 function tasks.generate(data, o, rows_class)
-  package.check_fields("T0113", "generate", o, {tasks = true, rows = true, test = true, columns = true, rank = true,
+  package.check_fields("T0115", "generate", o, {tasks = true, rows = true, test = true, columns = true, rank = true,
                                                noise = true, seed = true, relation = true, classes = true})
   local m <const>, n <const>, d <const> = o.tasks, o.rows or 40, o.columns or 20
   local test <const> = o.test or 0

@@ -28,7 +28,7 @@ local function sources_of(where)
     return {{name = "generated text", text = texts[1]}}, "generated text, 50 topics"
   end
   if type(where) == "table" and where.generate then
-    package.check_fields("T0113", "tide.data.text's `generate`", where.generate, GENERATED)
+    package.check_fields("T0115", "tide.data.text's `generate`", where.generate, GENERATED)
     local sizes = {}
     for key, default in pairs(GENERATED) do sizes[key] = where.generate[key] or default end
     local texts, err = formats.generate("text", sizes)
@@ -96,7 +96,7 @@ return function(data)
   ---@return tide.data.text_set
   return function(where, options)
     options = options or {}
-    package.check_fields("T0113", "tide.data.text", options, {min_count = true, format = true})
+    package.check_fields("T0115", "tide.data.text", options, {min_count = true, format = true})
     if options.format ~= nil and options.format ~= "text" then
       error(package.error("T0113", "tide.data.text: `format` is \"text\""), 2)
     end

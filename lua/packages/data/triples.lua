@@ -33,7 +33,7 @@ return function(data)
   ---@return tide.data.set entities, relations (names), entity_count, relation_count, parts train, valid, test
   return function(where, options)
     options = options or {}
-    package.check_fields("T0113", "tide.data.triples", options, {ids = true})
+    package.check_fields("T0115", "tide.data.triples", options, {ids = true})
     return data.lazy(function()
       local paths, err
       if type(where) == "table" then

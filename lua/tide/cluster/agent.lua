@@ -327,10 +327,10 @@ local CONSOLE_BYTES <const> = 8 << 20 -- a new session starts only where so much
 ops["console.open"] = function(request, message)
   local id, role = request.session, request.role
   if not require("tide.console.roles").is(role) then
-    return nil, script.error("T0113", "a session has role read, operate or admin")
+    return nil, script.error("T0116", "a session has role read, operate or admin")
   end
   if not id:find "^%x+$" or #id > 64 then
-    return nil, script.error("T0113", "a session is named by hexadecimal digits")
+    return nil, script.error("T0116", "a session is named by hexadecimal digits")
   end
   if not service.at_least(message.right, role) then
     return nil, script.error("T0801", ("a session of role %s requires that right, and the connection has `%s`"):format(
@@ -448,10 +448,10 @@ function ops.drain(request)
     end
   end
   if core.node().controller == core.node().id then
-    return nil, script.error("T0113", "this node is the cluster's only controller and cannot leave",
+    return nil, script.error("T0117", "this node is the cluster's only controller and cannot leave",
       {help = "end the cluster by `tide down`, or start it with several controllers: tide up --controllers 3"})
   elseif me and me.store and others > 0 and not rows_elsewhere and #(core.tables() or {}) > 0 then
-    return nil, script.error("T0113", "this node cannot leave: no other node can hold its rows",
+    return nil, script.error("T0117", "this node cannot leave: no other node can hold its rows",
       {help = "start one with a store first: tide node --join ADDRESS"})
   end
   begin_leaving(tonumber(request.grace_s))

@@ -38,7 +38,7 @@ end
 ---@return tide.error? err
 function share.hold(value, program)
   if not program then
-    return nil, errors.new("T0113", "this node is embedded in another program, which Tide does not slow down")
+    return nil, errors.new("T0117", "this node is embedded in another program, which Tide does not slow down")
   end
   while state.changing do core.sleep(POLL_S) end
   state.changing = true

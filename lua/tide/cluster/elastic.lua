@@ -39,7 +39,7 @@ end
 function cluster:add_node(name, workers)
   workers = checks.whole("cluster:add_node", "the number of workers", workers or 0, 0, THREADS_MAX)
   if self.context.attached then
-    error(errors.new("T0113", {
+    error(errors.new("T0117", {
       message = "cluster:add_node: the script did not start this cluster, so it cannot add nodes",
       help = "start one by `tide node --join`, or let cluster:provision do so"}), 2)
   end
@@ -76,11 +76,11 @@ function cluster:drain(name)
   end
   local member = index and member_named(name)
   if not member or (member.workers or 0) > 0 then
-    error(errors.new("T0113", {message = member and ("node %s has workers, whose work would be lost"):format(name)
+    error(errors.new("T0117", {message = member and ("node %s has workers, whose work would be lost"):format(name)
       or ("no node `%s` was started here"):format(tostring(name))}), 2)
   end
   if member.store and holders(self, name) == 0 then
-    error(errors.new("T0113", {message = ("node %s alone holds rows, which would be lost"):format(name),
+    error(errors.new("T0117", {message = ("node %s alone holds rows, which would be lost"):format(name),
       help = "start another one first: cluster:add_node()"}), 2)
   end
   self:let_leave(name, index)
@@ -161,7 +161,7 @@ local function node_named(self, name)
   for _, member in ipairs(self.members) do
     if member.name == name then return member end
   end
-  error(errors.new("T0113", {message = ("no node is called `%s`"):format(tostring(name))}), 3)
+  error(errors.new("T0401", {message = ("no node is called `%s`"):format(tostring(name))}), 3)
 end
 
 ---A test aid, to see what slow machines do to a run: from now on the process of a node gets at most this share of one

@@ -75,7 +75,7 @@ local RATE_FIELDS <const> = {operations = true, bytes = true}
 
 local function rate_of(rate)
   if not rate then return {} end
-  script.check_fields("T0113", "`rate` of tide.cluster", rate, RATE_FIELDS)
+  script.check_fields("T0115", "`rate` of tide.cluster", rate, RATE_FIELDS)
   local operations <const> = rate.operations
   if operations and (math.type(operations) ~= "integer" or operations < 1) then
     error(errors.new("T0113", {message = "tide.cluster: rate.operations is a whole number a second"}), 3)
@@ -141,9 +141,9 @@ function cluster.new(o)
   o = o or {}
   local context = cluster.context
   if not context then
-    error(errors.new("T0113", {message = "tide.cluster works in tide.main, on the driver"}), 2)
+    error(errors.new("T0117", {message = "tide.cluster works in tide.main, on the driver"}), 2)
   end
-  script.check_fields("T0113", "tide.cluster", o, FIELDS)
+  script.check_fields("T0115", "tide.cluster", o, FIELDS)
   local count = context.flags:value("nodes", o.nodes) or 2
   local workers = context.flags:value("workers", o.workers) or 1
   local servers = o.servers or 0
@@ -248,7 +248,7 @@ local SCHEDULE_FIELDS <const> = {params = true, guard = true, nodes = true, forc
 ---@return true
 function cluster:schedule(policy, o)
   o = o or {}
-  script.check_fields("T0113", "cluster:schedule", o, SCHEDULE_FIELDS)
+  script.check_fields("T0115", "cluster:schedule", o, SCHEDULE_FIELDS)
   local runs <const> = require "tide.cluster.runs"
   local found, err
   if policy then
@@ -258,7 +258,7 @@ function cluster:schedule(policy, o)
   if not self.context.attached then
     for _, run in ipairs(self.own_runs) do
       if not run.finished and not self.scheduled then
-        error(errors.new("T0113", {message = ("cluster:schedule: run %s has all its workers"):format(run.name),
+        error(errors.new("T0117", {message = ("cluster:schedule: run %s has all its workers"):format(run.name),
           help = "call it before the first run is started"}), 2)
       end
     end
@@ -292,7 +292,7 @@ local START_FIELDS <const> = {slots = true, memory = true, min = true, max = tru
 ---  counts; memory: "256MB", what its tables may take on each node
 ---@return tide.run
 function cluster:start(job_, params, o)
-  if o ~= nil then script.check_fields("T0113", "cluster:start", o, START_FIELDS) end
+  if o ~= nil then script.check_fields("T0115", "cluster:start", o, START_FIELDS) end
   return require("tide.run").start(self, job_, params, o)
 end
 
@@ -329,7 +329,7 @@ function cluster.table(_, name) return (require("tide.cluster.table_names").find
 ---@param o? {hot?: boolean} hot: the hottest keys of its tables too
 ---@return tide.snapshot
 function cluster.snapshot(_, o)
-  if o ~= nil then script.check_fields("T0113", "cluster:snapshot", o, {hot = true}) end
+  if o ~= nil then script.check_fields("T0115", "cluster:snapshot", o, {hot = true}) end
   return require("tide.cluster.collect").here(o)
 end
 

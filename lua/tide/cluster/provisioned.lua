@@ -26,7 +26,7 @@ local function endpoint_of()
 end
 
 local function options_of(self, o)
-  script.check_fields("T0113", "cluster:provision", o, FIELDS)
+  script.check_fields("T0115", "cluster:provision", o, FIELDS)
   local max <const> = checks.whole("cluster:provision", "`max`", o.max, 1)
   local min <const> = checks.whole("cluster:provision", "`min`", o.min or 1, 0)
   if min > max then checks.fail(("cluster:provision: min is %d, and max %d"):format(min, max)) end
@@ -95,7 +95,7 @@ end
 ---@return table[] members
 function cluster:nodes(o)
   if o ~= nil then
-    script.check_fields("T0113", "cluster:nodes", o, {want = true})
+    script.check_fields("T0115", "cluster:nodes", o, {want = true})
     if not self.pool then
       checks.fail("cluster:nodes {want =}: there is no pool", "cluster:provision {...} makes one")
     end

@@ -411,7 +411,7 @@ end
 
 local function checked_limits(request)
   if not self.scheduler:is_active() then
-    return nil, errors.new("T0113", {message = "limits of slots (min, max, sizes, weight, preemptible) are for a "
+    return nil, errors.new("T0117", {message = "limits of slots (min, max, sizes, weight, preemptible) are for a "
       .. "cluster with a scheduling policy, and this one gives slots out in the order of submission",
       state = "nothing was started", help = "`tide policy swap scheduling/goodput`, or say --slots"})
   end
@@ -434,7 +434,7 @@ end
 ---keeps, limits, bound = why its workers cannot change, script = it has no job} -> {n, name}.
 function ops.open(request, message)
   if type(request.job) ~= "string" or type(request.uid) ~= "string" then
-    return nil, errors.new("T0113", {message = "a run has a job and a uid"})
+    return nil, errors.new("T0116", {message = "a run has a job and a uid"})
   end
   if not request.private then
     local ok, err = checked_slots(request)
@@ -700,7 +700,7 @@ function ops.verb(request, message)
   local r <const>, err = find(request.name)
   if not r then return nil, err end
   if not VERBS[request.verb] then
-    return nil, errors.new("T0113", {message = ("a run has no verb `%s`"):format(text.clean(tostring(request.verb)))})
+    return nil, errors.new("T0116", {message = ("a run has no verb `%s`"):format(text.clean(tostring(request.verb)))})
   end
   local fits <const>, mistake = service.check(requests.run, "verb." .. request.verb, request.arguments or {})
   if not fits then return nil, mistake end

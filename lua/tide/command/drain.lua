@@ -13,17 +13,17 @@ local function inside(a)
     if each.name == a.node and each.state == "up" then member = each end
   end
   if not member then
-    return nil, errors.new("T0113", {message = ("no node `%s` is up"):format(a.node), help = "tide nodes lists them"})
+    return nil, errors.new("T0401", {message = ("no node `%s` is up"):format(a.node), help = "tide nodes lists them"})
   end
   if member.id == core.node().controller then
-    return nil, errors.new("T0113", {message = ("node %s is the cluster's controller"):format(a.node),
+    return nil, errors.new("T0117", {message = ("node %s is the cluster's controller"):format(a.node),
       help = "end the cluster by `tide down`, or start it with several controllers, of which another one takes over"})
   end
   local began <const> = core.now()
   local address, err = core.whereis(member.name .. "/agent")
   local answer
   if address then answer, err = core.call(address, {op = "drain", grace_s = a.grace_s}, 10) end
-  if not answer then return nil, errors.from(err or errors.new("T0113", "this node has no agent"), "T0113") end
+  if not answer then return nil, errors.from(err or errors.new("T0117", "this node has no agent"), "T0117") end
   while core.now() - began < answer.grace + MORE_S do
     for _, each in ipairs(core.members()) do
       if each.id == member.id and (each.state == "left" or each.state == "dead") then

@@ -99,7 +99,7 @@ local function show(context, o)
   table.sort(parts, function(a, b) return a.node < b.node end)
   local s <const> = table_show.staleness(parts)
   if o.chart and not s then
-    return nil, errors.new("T0113", ("table `%s` is sequential: there are no ages to draw"):format(o.table))
+    return nil, errors.new("T0117", ("table `%s` is sequential: there are no ages to draw"):format(o.table))
   end
   if o.chart then
     local written, problem = staleness.write(o.chart, {{name = o.table, staleness = s}})

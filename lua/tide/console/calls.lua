@@ -201,7 +201,7 @@ function calls.log(o)
   o = options.checked(o, {"level", "node", "last", "limit"}, "log")
   local least <const> = LEVELS[o.level or "info"]
   if not least then
-    error(errors.new("T0113", {message = ("log: there is no level `%s`"):format(text.clean(tostring(o.level))),
+    error(errors.new("T0105", {message = ("log: there is no level `%s`"):format(text.clean(tostring(o.level))),
       help = "debug, info, warn or error"}), 2)
   end
   local since <const> = o.last and core.wall() - options.seconds(o.last, "log") or 0

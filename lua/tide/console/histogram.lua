@@ -80,7 +80,7 @@ local TITLES <const> = {
 ---@return table histogram {title, unit, count, buckets = {{label, count}, ..}}
 function histogram.of_table(name, kind)
   if kind == "queue" or not LABELS[kind] then
-    error(errors.new("T0113", {message = ("hist: there is no `%s` of a table"):format(text.clean(tostring(kind))),
+    error(errors.new("T0105", {message = ("hist: there is no `%s` of a table"):format(text.clean(tostring(kind))),
       help = "of = \"pull\", \"push\" or \"staleness\"; \"queue\" is of an actor"}), 3)
   end
   local sums = {}

@@ -19,7 +19,7 @@ function options.checked(o, known, name)
     local ok = false
     for _, k in ipairs(known) do ok = ok or k == key end
     if not ok then
-      error(errors.new("T0113", {message = ("option `%s` of %s"):format(text.clean(tostring(key)), name),
+      error(errors.new("T0115", {message = ("option `%s` of %s"):format(text.clean(tostring(key)), name),
         help = text.did_you_mean(tostring(key), known) or "there are " .. table.concat(known, ", ")}), 3)
     end
   end

@@ -88,7 +88,7 @@ local FORMATS <const> = {csv = csv_lines, json = json_lines}
 function save.to_client(session, value, path)
   local lines_of <const> = FORMATS[path:match "%.(%w+)$" or ""]
   if not lines_of then
-    error(errors.new("T0113", {message = ("save: `%s` is neither .csv nor .json"):format(text.clean(path))}), 0)
+    error(errors.new("T0105", {message = ("save: `%s` is neither .csv nor .json"):format(text.clean(path))}), 0)
   end
   local lines <const>, bytes, first = lines_of(value), 0, true
   local last

@@ -135,7 +135,7 @@ end
 function session.ask_client(request)
   local record <const> = state.by_evaluation[core.evaluating()]
   if not record or not record.asks then
-    return nil, errors.new("T0113", "the evaluation has no terminal: files are read and written by a prompt alone")
+    return nil, errors.new("T0117", "the evaluation has no terminal: files are read and written by a prompt alone")
   end
   local answer, err = core.call(record.asks, request, 30)
   if answer then return answer end

@@ -45,7 +45,7 @@ local function succeeded(kind, value)
   if kind == MSGPACK then return 200, kind, core.encode {value = value} end
   local told <const>, text = pcall(core.json_encode, {value = value})
   if told and text then return 200, kind, text end
-  return failed(kind, 406, errors.new("T0113", {message = "the answer has no form in JSON",
+  return failed(kind, 406, errors.new("T0116", {message = "the answer has no form in JSON",
     help = "ask for Accept: application/msgpack"}))
 end
 
@@ -105,7 +105,7 @@ local function respond(request)
   local o <const> = decode(request)
   local malformed <const> = fault(o, request)
   if malformed then
-    return failed(kind, request.method ~= "POST" and 405 or 400, errors.new("T0113", {message = malformed,
+    return failed(kind, request.method ~= "POST" and 405 or 400, errors.new("T0116", {message = malformed,
       help = '{"method": "score", "arguments": [1, 2], "timeout_s": 1}'}))
   end
   local name <const> = request.target:match "^/api/call/([%w_.-]+)$"

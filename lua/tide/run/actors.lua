@@ -335,7 +335,7 @@ function actors.spawn(cluster, class, arguments, o)
   if type(class) ~= "table" or script.actors[class.name or ""] ~= class then
     error(script.error("T0113", "cluster:group requires an actor made by tide.actor at the top of the script"), 3)
   end
-  script.check_fields("T0113", "cluster:group", o, OPTIONS)
+  script.check_fields("T0115", "cluster:group", o, OPTIONS)
   local each <const>, restart <const> = o.each or 1, o.restart or 0
   if math.type(each) ~= "integer" or each < 1 or math.type(restart) ~= "integer" or restart < 0 then
     error(script.error("T0113", "cluster:group: each is a whole number from 1, restart one from 0"), 3)

@@ -271,7 +271,7 @@ end
 function from_worker.chunk(self, w, m)
   local counts, held = false, nil
   if not self.chunks then
-    error(script.error("T0113", ("the worker requests a chunk, and job `%s` has no data to cut"):format(self.a.job),
+    error(script.error("T0117", ("the worker requests a chunk, and job `%s` has no data to cut"):format(self.a.job),
       {help = "give tide.job `data = N`, a list, or a data set and `chunks = N`"}), 0)
   end
   if m.done then check_fields(m.done.fields) end

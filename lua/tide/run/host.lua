@@ -313,7 +313,7 @@ function run_host.submit(cluster, path, o)
   o = o or {}
   for key in pairs(o) do
     if not SUBMIT_FIELDS[key] then
-      error(errors.new("T0113", {message = ("submit: there is no option `%s`"):format(text.clean(tostring(key))),
+      error(errors.new("T0115", {message = ("submit: there is no option `%s`"):format(text.clean(tostring(key))),
         help = text.did_you_mean(tostring(key), text.sorted_keys(SUBMIT_FIELDS))}), 3)
     end
   end

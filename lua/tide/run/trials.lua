@@ -313,7 +313,7 @@ local function whole(o, name, least, default)
 end
 
 local function settings(given)
-  script.check_fields("T0113", "tide.trials", given, FIELDS)
+  script.check_fields("T0115", "tide.trials", given, FIELDS)
   local o = {}
   for k, v in pairs(given) do o[k] = v end
   if type(o.cluster) ~= "table" or not o.cluster.start then fail "`cluster` is what tide.cluster gave" end

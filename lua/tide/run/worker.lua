@@ -149,7 +149,7 @@ end
 -- Two fibers that wait for answers would take each other's.
 local function alone(self, what)
   if self.waits_for then
-    error(script.error("T0113", ("%s while another fiber of this worker waits in %s"):format(what, self.waits_for),
+    error(script.error("T0117", ("%s while another fiber of this worker waits in %s"):format(what, self.waits_for),
       {help = "one fiber of a worker meets the others; let it wait for the other fibers first"}), 0)
   end
 end
@@ -340,11 +340,11 @@ end
 ---@return fun(): tide.chunk|nil
 function w_methods:chunks()
   if not self.job:has_chunks() then
-    error(script.error("T0113", ("job `%s` has no data to cut"):format(self.job.name),
+    error(script.error("T0117", ("job `%s` has no data to cut"):format(self.job.name),
       {help = "give tide.job `data = N`, a list, or a data set and `chunks = N`"}), 2)
   end
   if self.waited_for < self.barriers then
-    error(script.error("T0113", "w:chunks: this worker has not yet waited for an asynchronous barrier",
+    error(script.error("T0117", "w:chunks: this worker has not yet waited for an asynchronous barrier",
       {help = "call wait() of what w:barrier(name, value, {async = true}) returned"}), 2)
   end
   self.passes = self.passes + 1
@@ -424,7 +424,7 @@ function w_methods:barrier(name, value, o)
   end
   local splits <const> = o and o.async
   if splits and self.holding > 0 then
-    error(script.error("T0113", "w:barrier: inside a loop over chunks a barrier cannot be asynchronous",
+    error(script.error("T0117", "w:barrier: inside a loop over chunks a barrier cannot be asynchronous",
       {help = "w:barrier without `async`, or after the loop over w:chunks()"}), 2)
   end
   settle() -- what was pushed here is at the homes
@@ -514,7 +514,7 @@ local function tame_globals(self)
   end
   core.receive = function(timeout_s) return receive_own(self, timeout_s) end
   rawset(os, "exit", function()
-    error(script.error("T0113", "os.exit would end the node; return from the worker function instead"), 2)
+    error(script.error("T0117", "os.exit would end the node; return from the worker function instead"), 2)
   end)
 end
 

@@ -48,7 +48,7 @@ function pool.new(o, nodes)
   local ok, err = pool.check(o)
   if not ok then return nil, err end
   if core.simulated() then
-    return nil, errors.new("T0113", {message = "nodes come and go in real clusters only: `tide sim` starts none",
+    return nil, errors.new("T0117", {message = "nodes come and go in real clusters only: `tide sim` starts none",
       help = "`tide sim jobs --max-nodes N` simulates it"})
   end
   local directory <const> = require "tide.cluster.directory"

@@ -81,7 +81,7 @@ function table_show.show(handle, o)
   print(table_show.text(handle.name, parts))
   if o and o.chart then
     local s <const> = table_show.staleness(parts)
-    if not s then error(errors.new("T0113", ("table `%s` has no clocks to draw"):format(handle.name)), 0) end
+    if not s then error(errors.new("T0117", ("table `%s` has no clocks to draw"):format(handle.name)), 0) end
     local ok <const>, err <const> = staleness.write(o.chart, {{name = handle.name, staleness = s}})
     if not ok then error(err, 0) end
   end
