@@ -23,7 +23,7 @@ run 0 shares
 says err.txt 'no person has had slots yet'
 echo "return {persons = {['$me'] = {wieght = 2}}}" >bad.lua
 run 2 shares set bad.lua
-says err.txt 'T0113.*has no field `wieght`'
+says err.txt 'T0115.*has no field `wieght`'
 says err.txt 'did you mean `weight`'
 run 1 shares set missing.lua
 run 2 shares set

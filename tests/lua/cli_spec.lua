@@ -242,6 +242,19 @@ describe("tide", function()
       assert.truthy(decode(tide("help nodes --json").out).command.prints:find("rss_bytes", 1, true))
     end)
 
+    it("are told to what carries them out", function()
+      local object = decode(tide("checkpoint save ckpt --dry-run --json").out)
+      assert.equal("save", object.action)
+      local asked
+      support.reset()
+      support.cluster.run = function(_, request)
+        asked = request.verb
+        return nil, {message = "enough"}
+      end
+      tide "policy history scheduling"
+      assert.equal("history", asked)
+    end)
+
     it("stand behind options too, and a command may do without", function()
       assert.equal(0, tide("checkpoint --generation 1 verify ckpt").code)
       assert.equal(tide("runs --dir /nowhere").err, tide("runs --dir /nowhere list").err)

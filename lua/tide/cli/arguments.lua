@@ -488,7 +488,7 @@ end
 ---@param command table
 ---@param leading string[] global options from before the command
 ---@param words string[]
----@return table? values by name (`-` as `_`), `rest` for the words behind a script
+---@return table? values by name (`-` as `_`), `rest` for the words behind a script, `verb` of one of a command's verbs
 ---@return tide.error? err
 function arguments.parse(command, leading, words)
   local rest
@@ -501,7 +501,7 @@ function arguments.parse(command, leading, words)
   if not ok then return nil, from_argparse(parsed, command) end
   local values, err = convert(command, parsed)
   if not values then return nil, err end
-  values.rest = rest
+  values.rest, values.verb = rest, command.verb
   return values
 end
 

@@ -28,8 +28,8 @@ local PERSONS_MOST <const> = 2000
 ---@field groups table<string, tide.policy.share>
 ---@field persons table<string, tide.policy.share>
 
-local function refuse(message, help)
-  return nil, errors.new("T0113", {message = "shares: " .. message, state = "nothing changed", help = help})
+local function refuse(message, help, code)
+  return nil, errors.new(code or "T0113", {message = "shares: " .. message, state = "nothing changed", help = help})
 end
 
 local function is_count(v) return math.type(v) == "integer" and v >= 1 and v <= COUNT_MOST end
@@ -54,7 +54,7 @@ local function checked(what, given, is_person)
     local field <const> = FIELDS[key]
     if not field or not (is_person or field[3]) then
       return refuse(("%s has no field `%s`"):format(what, text.clean(tostring(key))),
-        text.did_you_mean(tostring(key), text.sorted_keys(FIELDS)))
+        text.did_you_mean(tostring(key), text.sorted_keys(FIELDS)), "T0115")
     end
     local value_is <const> = field[2](value)
     if not value_is then
@@ -103,7 +103,7 @@ function shares.check(given)
   for key in pairs(given) do
     if not TOP[key] then
       return refuse(("there is no field `%s`"):format(text.clean(tostring(key))),
-        text.did_you_mean(tostring(key), text.sorted_keys(TOP)))
+        text.did_you_mean(tostring(key), text.sorted_keys(TOP)), "T0115")
     end
   end
   local half_life_s = HALF_LIFE_S

@@ -21,8 +21,8 @@ local NODES_MOST <const> = 256
 ---@param o any
 ---@return true|nil, table? err
 function pool.check(o)
-  local function refuse(message, help)
-    return nil, errors.new("T0113", {message = "nodes of a scheduling policy: " .. message,
+  local function refuse(message, help, code)
+    return nil, errors.new(code or "T0113", {message = "nodes of a scheduling policy: " .. message,
       state = "nothing was started", help = help})
   end
   if type(o) ~= "table" then return refuse "a table {min =, max =}" end
@@ -30,7 +30,7 @@ function pool.check(o)
     local want <const> = FIELDS[key]
     if not want then
       return refuse(("there is no field `%s`"):format(text.clean(tostring(key))),
-        text.did_you_mean(tostring(key), text.sorted_keys(FIELDS)))
+        text.did_you_mean(tostring(key), text.sorted_keys(FIELDS)), "T0115")
     end
     local fits = want == "string" and type(value) == "string" or want == "number" and type(value) == "number"
       and value > 0 or want == "integer" and math.type(value) == "integer" and value >= 1 and value <= NODES_MOST
