@@ -242,6 +242,13 @@ function tide_worker:stopping() end
 ---@param record table|string
 function tide_worker:log(record) end
 
+---Keeps a file with the run, on the disk of its controller: `tide job artifacts`, `tide runs artifacts`. A name that is
+---kept again replaces the file. Raises what cannot be kept, and nothing of it is there then.
+---@param name string letters, digits and . _ -; for tensors it ends in .npy, .npz, .safetensors or .csv
+---@param value string|tide.tensor|table<string, tide.tensor> the path of a file, a tensor, or tensors by name
+---@return tide.artifact {name, bytes, sha256, time, rank, node}
+function tide_worker:artifact(name, value) end
+
 ---Seconds until the value is closed are added to the next report as `<name>_s`.
 ---@param name string
 function tide_worker:span(name) end
@@ -351,6 +358,12 @@ function tide_peers_ticket:wait() end
 ---@field tables table<string, table> handles by the job's names of them
 ---@field policy table its policies: list, check, shadow, report, swap, set, rollback, history, why, replay
 local tide_run = {}
+
+---Keeps a file with the run, as w:artifact of its workers does. Raises what cannot be kept.
+---@param name string letters, digits and . _ -; for tensors it ends in .npy, .npz, .safetensors or .csv
+---@param value string|tide.tensor|table<string, tide.tensor> the path of a file, a tensor, or tensors by name
+---@return tide.artifact {name, bytes, sha256, time}
+function tide_run:artifact(name, value) end
 
 ---Lets workers come or go until there are `count`: new ones start on nodes of their own and begin after a report of
 ---all, the newest leave after one. For jobs whose work is bound to no rank.
@@ -552,6 +565,16 @@ function tide_remote_run:wait(o) end
 ---@param o? {after?: integer} the position to begin at; default: the newest 64 KiB
 ---@return string|nil text, integer|table size of the log in bytes, or err, integer? next position behind the text
 function tide_remote_run:log(o) end
+
+---Files that the run keeps: read by the run's host while it lives, else from its directory on this machine.
+---@return tide.artifact[]|nil, table? err
+function tide_remote_run:artifacts() end
+
+---Some of an artifact.
+---@param name string
+---@param at integer position
+---@return string|nil text, integer|table size of the file, or err
+function tide_remote_run:artifact_part(name, at) end
 
 ---One of its tables.
 ---@param key string the job's name of it

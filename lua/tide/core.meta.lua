@@ -210,6 +210,7 @@ function core.tap(address, rate) end  --> tap | nil, err; of an actor of this no
 
 ---- data and small things
 function core.sha256(text) end        --> hex
+function core.sha256_sum() end        --> sum of a text in pieces: sum:add(text), sum:hex() once
 function core.encode(value) end       --> msgpack string ; core.decode(string) -> value
 function core.json_encode(value) end  --> string (jansson; sorted keys) ; core.json_decode(text) -> value | nil, err
 function core.random(seed) end        --> generator: :next() u64 as integer, :uniform(), :below(n), :state() -> text, :restore(text)

@@ -126,6 +126,12 @@ void tide_philox(uint64_t seed, uint64_t key, uint64_t index, uint32_t out[4]);
 /* ---- hashing ---- */
 uint64_t tide_hash(const void *data, size_t size, uint64_t seed);  /* XXH3-64 */
 void tide_sha256_hex(const void *data, size_t size, char out[65]); /* identity of code and files */
+/* The same of data that comes in pieces: begin (NULL: no memory), add, then hex, which also destroys; or drop. */
+struct tide_sha256;
+struct tide_sha256 *tide_sha256_begin(void);
+void tide_sha256_add(struct tide_sha256 *sum, const void *data, size_t size);
+void tide_sha256_hex_of(struct tide_sha256 *sum, char out[65]);
+void tide_sha256_drop(struct tide_sha256 *sum); /* NULL: nothing */
 /* CRC-32C of `data` behind data whose sum is `crc` (0: none before). */
 uint32_t tide_crc32c(uint32_t crc, const void *data, size_t size);
 uint32_t tide__crc32c_table(uint32_t crc, const void *data, size_t size); /* the same, without the instruction */

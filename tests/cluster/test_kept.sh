@@ -1,5 +1,6 @@
 #!/bin/bash
-# What is kept of a run on a shared cluster: the lines of each worker by rank, time and stream, with the error first.
+# What is kept of a run on a shared cluster: the lines of each worker by rank, time and stream, with the error first;
+# files that workers and the script keep with it, models made of them, and runs that are removed by age and size.
 . "$(dirname "$0")/harness.sh"
 export TIDE_CLUSTER=lab
 
@@ -65,5 +66,117 @@ run 0 job show talk-1
 [ "$(sed -n 2p out.txt | cut -c1-29)" = "error      talk.lua:9: boom (" ] || fail "the error is not first: $(cat out.txt)"
 run 0 runs show last
 [ "$(sed -n 2p out.txt)" = "error      T0609 talk.lua:9: boom" ] || fail "the error is not first: $(cat out.txt)"
+
+# ---- artifacts ----
+cat >keep.lua <<'LUA'
+local tide = require "tide"
+local job = tide.job {name = "keep", workers = 2, params = {eps = 0.1}, worker = function(w)
+  local t = tide.tensor.from("f32", {w.rank, 2, 3})
+  local kept = w:artifact(("w%d.npy"):format(w.rank), t)
+  print("kept", kept.name, kept.bytes)
+  w:artifact("both.npz", {a = t, b = t}) -- both workers: the later one stays
+  for _, bad in ipairs {"../x.npy", "a\27[2Jb<b>", ("x"):rep(10000), "\xff.npy", "noending", "", ".hidden"} do
+    local ok, err = pcall(w.artifact, w, bad, t)
+    assert(not ok and err.code == "T0113" and #err.message < 200 and err.state == "nothing was kept")
+  end
+  local ok, err = pcall(w.artifact, w, "x.txt", "/nonexistent")
+  assert(not ok and err.code == "T0403", err)
+  if w.rank == 1 then
+    ok, err = pcall(w.artifact, w, "large.bin", "large")
+    print(not ok and err.message)
+  end
+  while not w:stopping() do tide.sleep(0.02) w:report {examples = 1, loss = 0.5} end
+end}
+tide.main(function()
+  local cluster <close> = tide.cluster {}
+  local run = cluster:start(job)
+  run:artifact("script.lua", "keep.lua")
+  run:wait()
+end)
+LUA
+head -c 3000000 /dev/zero >large
+"$TIDE" run --quiet --cluster lab --limit run_artifact_bytes=1048576 keep.lua >keep.txt 2>&1 </dev/null &
+started+=("$!")
+keeps() { "$TIDE" job artifacts keep-2 --plain </dev/null 2>/dev/null | grep -q w2.npy; }
+wait_for 20 keeps || cat keep.txt
+refused() { "$TIDE" job logs keep-2 --search large </dev/null 2>/dev/null | grep -q 'may keep 1 MiB'; }
+wait_for 20 refused
+run 0 job artifacts keep-2 --json
+[ "$(grep -c '"schema":"tide.artifact/1"' out.txt)" = 4 ] || fail "four files: $(cat out.txt)"
+says out.txt '"name":"w2.npy".*"rank":2'
+run 0 job fetch keep-2 w2.npy --to here.npy # while the run is active
+[ "$(tail -c 12 here.npy | od -An -tf4 | tr -s ' ')" = " 2 2 3" ] || fail "the file is not the tensor"
+run 1 job fetch keep-2 nosuch
+says err.txt 'has no artifact .nosuch.'
+run 2 job fetch keep-2
+run 0 job stop keep-2
+run 1 job wait keep-2
+run 0 job fetch keep-2 script.lua --to again.lua # from the run's directory
+cmp keep.lua again.lua || fail "another file came"
+run 1 job fetch keep-2 script.lua --to nowhere/x
+run 0 runs artifacts last
+says out.txt '^both.npz +[0-9]+ B +[12] '
+ls -A .tide/runs/*/artifacts | grep -q coming && fail "a file that was refused is there"
+printf x >>"$(ls .tide/runs/*/artifacts/both.npz)"
+run 1 job fetch keep-2 both.npz
+[ -e both.npz ] && fail "a damaged file was fetched"
+if unshare -m true 2>/dev/null; then # on a full disk nothing of it stays, and what was there does
+    cat >full.lua <<'LUA'
+local tide = require "tide"
+local job = tide.job {name = "full", worker = function(w)
+  w:artifact("small", "small")
+  local ok, err = pcall(w.artifact, w, "small", "../large")
+  print(not ok and err.message)
+  w:report {examples = 1}
+end}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 1}
+  cluster:start(job):wait()
+end)
+LUA
+    mkdir disk
+    env -u TIDE_CLUSTER unshare -m bash -c 'mount -t tmpfs -o size=1m none disk; cd disk; echo there >small
+        timeout 60 "$0" run ../full.lua >../full.txt 2>&1; cat .tide/runs/*/artifacts/small
+        ls -A .tide/runs/*/artifacts' "$TIDE" >left.txt
+    says full.txt 'small: No space left on device'
+    [ "$(cat left.txt)" = $'there\nsmall' ] || fail "a full disk: $(cat left.txt)"
+fi
+
+# ---- models ----
+run 0 models
+run 0 models add ranker last w1.npy --note 'first'
+run 0 models add ranker last w2.npy
+run 0 models list --plain --where 'eps == 0.1 and version == 2'
+[ "$(wc -l <out.txt)" = 1 ] || fail "one model is of that version"
+run 0 models show ranker@1
+says out.txt '^params +eps=0.1$'
+says out.txt '^note +first$'
+run 0 models fetch ranker --to m.npy
+cmp m.npy here.npy || fail "another model came"
+run 1 models add ranker last nosuch
+run 2 models add '../up' last w1.npy
+run 1 models show rankr
+says err.txt 'did you mean .ranker.'
+run 2 models remove ranker
+run 0 models remove ranker@1 -y
+run 1 models show ranker@1
+printf x >>.tide/models/ranker/2/w2.npy
+run 1 models fetch ranker --to damaged.npy
+says err.txt 'its sum differs'
+
+# ---- what goes ----
+run 2 runs gc
+talk=$("$TIDE" runs list --json --where 'name == "talk-1"' | sed 's/.*"id":"\([^"]*\)".*/\1/')
+run 0 runs tag "$talk" keep
+run 0 runs gc --older 1ms -n
+says err.txt 'would remove 1 of 2 runs'
+[ "$(ls .tide/runs | wc -l)" = 2 ] || fail "a dry run removes runs"
+artifacts=$(ls -d .tide/runs/*/artifacts) && ln -s /etc "$artifacts/link"
+run 0 runs gc --size 1B
+says err.txt 'removed 1 of 2 runs'
+run 0 runs
+says out.txt 'talk-1 +failed'
+[ -e /etc/passwd ] || fail "a link was followed"
+run 0 models show ranker
 run 0 down lab -y
 finish

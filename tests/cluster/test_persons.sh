@@ -42,6 +42,33 @@ wait_for 20 is long-1 running
 wait_for 10 is long-2 queued
 run 0 jobs --json
 says out.txt "$me has 2 of at most 2 slots, and this run takes 1"
+
+# Of a person's runs that wait one of a higher priority is served first; the others say behind which they wait.
+run 0 submit --slots 3 --priority 5 long.lua
+wait_for 10 is long-3 queued
+run 0 job priority long-2 2
+says err.txt "long-2 has the priority 2 among the runs of its person"
+run 2 job priority long-2 high
+run 2 job priority long-2 5000
+run 0 job show long-2
+says out.txt '^priority +2$'
+# The limits of a group hold for its members together; what contradicts them is refused.
+echo "return {groups = {g = {slots = 2}}, persons = {['$me'] = {group = 'g', slots = 3}}}" >wrong.lua
+run 2 shares set wrong.lua
+says err.txt "persons.$me: .slots. = 3 contradicts its group, which may have 2"
+echo "return {groups = {g = {slots = 2}}, persons = {['$me'] = {group = 'g'}}}" >group.lua
+run 0 shares set group.lua
+held_by_group() { "$TIDE" job show long-2 </dev/null 2>/dev/null | grep -q 'group g has 2 of at most 2 slots'; }
+wait_for 10 held_by_group
+echo "return {}" >nobody.lua # a person who is removed keeps the runs that have slots
+run 0 shares set nobody.lua
+run 0 job show long-1
+says out.txt '^state +running'
+behind() { "$TIDE" job show long-2 </dev/null 2>/dev/null | grep -q 'waits behind long-3, which is next'; }
+wait_for 10 behind
+run 0 shares set shares.lua
+run 0 job cancel long-3 -y
+wait_for 10 is long-2 queued
 run 0 shares
 says out.txt "^$me +- +2 +0 +2 +2 +1 "
 run 0 shares clear

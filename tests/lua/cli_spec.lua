@@ -21,15 +21,15 @@ local WORK <const> = {
   stat = "stat --count 1", top = "top", submit = "submit %s", jobs = "jobs", job = "job show mf-1",
   dashboard = "dashboard", keys = "keys show", drain = "drain n1 --dry-run", launch = "launch none --dry-run",
   new = "new package words", metrics = "metrics", runs = "runs", log = "log", doctor = "doctor", audit = "audit show",
-  shares = "shares", accounts = "accounts",
+  models = "models", shares = "shares", accounts = "accounts",
 }
 -- What these do needs a node, a terminal, or certificates: tests/cluster/test_console.sh, test_trace.sh, test_jobs.sh,
 -- test_leaving.sh, test_launchers.sh, test_several_machines.sh, test_metrics.sh, test_history.sh, test_operations.sh,
--- test_dashboard.sh, test_audit.sh, test_packages.sh, test_persons.sh.
+-- test_dashboard.sh, test_audit.sh, test_packages.sh, test_persons.sh, test_kept.sh.
 local ELSEWHERE <const> = {attach = true, repl = true, tap = true, trace = true, submit = true, jobs = true, job = true,
                           keys = true, drain = true, launch = true, metrics = true, runs = true, log = true,
                           doctor = true, dashboard = true, audit = true, stack = true, new = true, shares = true,
-                          accounts = true}
+                          accounts = true, models = true}
 local LATER <const> = {"bench"}
 
 describe("tide", function()

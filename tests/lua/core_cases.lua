@@ -48,6 +48,16 @@ case("what is no JSON is refused", {"json_decode"}, function()
   end
 end)
 
+case("a sum of pieces is that of the whole, and is read once", {"sha256_sum"}, function()
+  local sum <const> = core.sha256_sum()
+  sum:add "on"
+  sum:add ""
+  sum:add "e"
+  assert(sum:hex() == core.sha256 "one")
+  assert(not pcall(sum.hex, sum) and not pcall(sum.add, sum, "x") and not pcall(sum.add, {}, "x"))
+  core.sha256_sum()
+end)
+
 case("sums are 64 hexadecimal digits of the bytes alone", {"sha256"}, function()
   local one <const>, other <const> = core.sha256 "one", core.sha256 "other"
   assert(#one == 64 and one:find "^[0-9a-f]+$")

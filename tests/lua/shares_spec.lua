@@ -17,7 +17,12 @@ describe("shares", function()
   it("refuse what no share can be, with its place", function()
     for wrong, given in pairs {
       ["persons.ann has no field `wieght`"] = {persons = {ann = {wieght = 2}}},
-      ["groups.g has no field `slots`"] = {groups = {g = {slots = 2}}},
+      ["groups.g has no field `group`"] = {groups = {g = {group = "h"}}},
+      ["groups.g: `slots` = 0"] = {groups = {g = {slots = 0}}},
+      ["persons.ann: `slots` = 8 contradicts its group, which may have 4"] = {groups = {g = {slots = 4}},
+        persons = {ann = {group = "g", slots = 8}}},
+      ["default: `runs` = 3 contradicts its group"] = {groups = {g = {runs = 2}}, default = {group = "g", runs = 3}},
+      ["default: there is no group `h`"] = {default = {group = "h"}},
       ["persons.ann: there is no group `h`"] = {persons = {ann = {group = "h"}}},
       ["`weight` = 0 is not a number above 0"] = {persons = {ann = {weight = 0}}},
       ["`weight` = nan"] = {persons = {ann = {weight = 0 / 0}}},
@@ -60,10 +65,31 @@ describe("shares", function()
 
   it("tell why a person's limits keep a run from its slots", function()
     local all = shares.new(assert(shares.check {persons = {ann = {slots = 4, runs = 2, memory = "1GiB"}}}), nil, 0)
-    assert.is_nil(all:refuses("ann", {slots = 2, runs = 1, memory = 0}, {slots = 2}))
-    assert.truthy(all:refuses("ann", {slots = 3, runs = 1, memory = 0}, {slots = 2}):find "3 of at most 4 slots")
-    assert.truthy(all:refuses("ann", {slots = 1, runs = 2, memory = 0}, {slots = 1}):find "2 of at most 2 runs")
-    assert.truthy(all:refuses("ann", {slots = 1, runs = 1, memory = 1 << 30}, {slots = 1, memory = 1}):find "memory")
-    assert.is_nil(all:refuses("bob", {slots = 100, runs = 9, memory = 1 << 40}, {slots = 100}))
+    local function refuses(name, held, wants) return all:refuses(name, {[name] = held}, wants) end
+    assert.is_nil(refuses("ann", {slots = 2, runs = 1, memory = 0}, {slots = 2}))
+    assert.truthy(refuses("ann", {slots = 3, runs = 1, memory = 0}, {slots = 2}):find "3 of at most 4 slots")
+    assert.truthy(refuses("ann", {slots = 1, runs = 2, memory = 0}, {slots = 1}):find "2 of at most 2 runs")
+    assert.truthy(refuses("ann", {slots = 1, runs = 1, memory = 1 << 30}, {slots = 1, memory = 1}):find "memory")
+    assert.is_nil(refuses("bob", {slots = 100, runs = 9, memory = 1 << 40}, {slots = 100}))
+  end)
+
+  it("tell why a group's limits keep a run of a member from its slots", function()
+    local all = shares.new(assert(shares.check {groups = {g = {slots = 4, runs = 3}},
+      persons = {ann = {group = "g"}, bob = {group = "g"}}}), nil, 0)
+    local held = {ann = {slots = 1, runs = 1, memory = 0}, bob = {slots = 2, runs = 1, memory = 0},
+      cay = {slots = 9, runs = 9, memory = 0}}
+    assert.is_nil(all:refuses("ann", held, {slots = 1}))
+    assert.equal("group g has 3 of at most 4 slots, and this run takes 2", all:refuses("ann", held, {slots = 2}))
+    assert.is_nil(all:refuses("cay", held, {slots = 2}))
+    assert.is_true(all:is_limited "ann")
+    assert.is_false(all:is_limited "cay")
+  end)
+
+  it("give a person who is removed the default entry, and keep what was used", function()
+    local all = shares.new(assert(shares.check {persons = {ann = {weight = 4}}}), nil, 0)
+    all:charge({ann = 100}, 0)
+    all.settings = assert(shares.check {default = {slots = 1}})
+    assert.same({name = "ann", weight = 1, priority = 0, used = 100, slots_max = 1}, all:of "ann")
+    assert.truthy(all:refuses("ann", {ann = {slots = 3, runs = 1, memory = 0}}, {slots = 1}):find "3 of at most 1")
   end)
 end)

@@ -342,12 +342,13 @@ local function view_of(slots, persons)
   for i, p in ipairs(persons) do
     view.persons[i] = {name = p.name, weight = p.weight or 1, group = p.group, group_weight = p.group_weight,
       priority = p.priority or 0, used = p.used or 0, slots_max = p.slots_max, runs_max = p.runs_max,
-      memory_max = p.memory_max}
+      memory_max = p.memory_max, group_slots_max = p.group_slots_max, group_runs_max = p.group_runs_max,
+      group_memory_max = p.group_memory_max}
     for _, job in ipairs(p) do
       local id <const> = #view.jobs + 1
       view.jobs[id] = {id = id, age = 100, weight = 1, slots = job.slots or 0, nodes = {}, min = job.min or 1,
         max = job.max or slots, resizes = 0, resize_s = 1, attained = 0, max_seen = slots, person = p.name,
-        memory = job.memory, preemptible = job.preemptible, batch = {start = 32, max = 2048, lo = 1, hi = 2048},
+        memory = job.memory, priority = job.priority, preemptible = job.preemptible, batch = {start = 32, max = 2048, lo = 1, hi = 2048},
         gns = {sqr = 0.1, var = 20}, perf = {0.1, 0.01, 1e-3, 1e-3, 1e-3, 1e-3, 1}}
     end
   end
@@ -400,6 +401,48 @@ case("fair: limits of slots, runs and memory, and priorities", function()
   view = view_of(16, {{name = "a", {}}, {name = "b", priority = 1, {max = 12}}})
   sum = select(2, given(decide(view), view))
   assert(sum.b == 12 and sum.a == 4)
+end)
+
+case("fair: limits of a group hold for its members together", function()
+  local decide <const> = policy "scheduling/fair"
+  local function member(name, o)
+    o.name, o.group, o.group_weight, o.group_slots_max = name, "g", o.group_weight or 2, o.group_slots_max or 6
+    return o
+  end
+  local view = view_of(16, {member("a", {{}}), member("b", {weight = 2, {}}), {name = "c", {}}})
+  local sum = select(2, given(decide(view), view))
+  assert(sum.a == 2 and sum.b == 4 and sum.c == 8, ("%d %d %d"):format(sum.a, sum.b, sum.c)) -- 10 slots are no size
+  view = view_of(16, {member("a", {used = 36e6, {}}), member("b", {{}})}) -- nobody else wants what the group may not have
+  sum = select(2, given(decide(view), view))
+  assert(sum.a == 0 and sum.b == 6)
+  view = view_of(16, {member("a", {group_runs_max = 2, {}, {}, {}}), member("b", {group_runs_max = 2, {}}), {name = "c", {}}})
+  local of <const> = given(decide(view), view)
+  assert(of[3] == 0 and of[4] == 0 and of[1] + of[2] == 6)
+  assert(decide(view).why[4]:find "group g has at most 2 runs", decide(view).why[4])
+  for seed = 1, 50 do -- whatever weights, use and sizes are: neither more than the group may have, nor slots left idle
+    local persons <const>, wants = {}, 0
+    for i = 1, 6 do
+      local p <const> = {name = "p" .. i, weight = 1 + (seed * i) % 5, used = (seed * 7919 * i) % 100000}
+      for n = 1, 1 + (seed + i) % 9 do p[n] = {max = 1} end
+      persons[i] = i <= 3 and member(p.name, p) or p
+      wants = wants + (i > 3 and #p or 0)
+    end
+    view = view_of(16, persons)
+    sum = select(2, given(decide(view), view))
+    local group <const> = sum.p1 + sum.p2 + sum.p3
+    local total <const> = group + sum.p4 + sum.p5 + sum.p6
+    local own = 0
+    for i = 1, 3 do own = own + #persons[i] end
+    assert(group <= 6, group)
+    assert(total == math.min(16, wants + math.min(6, own)), ("seed %d: %d of %d"):format(seed, total, wants))
+  end
+end)
+
+case("fair: of one person's runs those of a higher priority come first", function()
+  local decide <const> = policy "scheduling/fair"
+  local view <const> = view_of(16, {{name = "a", runs_max = 1, {max = 8}, {max = 8, priority = 5}}, {name = "b", {}}})
+  local of <const> = given(decide(view), view)
+  assert(of[1] == 0 and of[2] == 8 and of[3] == 8)
 end)
 
 case("fair: a run that may not be preempted keeps its slots", function()

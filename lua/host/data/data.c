@@ -240,6 +240,48 @@ static int core_sha256(lua_State *L) {
     return 1;
 }
 
+static const char sum_metatable; /* its address is a registry key */
+
+static struct tide_sha256 **check_sum(lua_State *L) {
+    struct tide_sha256 **sum = tide__lua_handle_check(L, 1, &sum_metatable, "a sum of core.sha256_sum");
+    luaL_argcheck(L, *sum, 1, "this sum was read");
+    return sum;
+}
+
+/* core.sha256_sum() -> sum: sum:add(text), sum:hex() once */
+static int core_sha256_sum(lua_State *L) {
+    struct tide_sha256 **sum = lua_newuserdatauv(L, sizeof *sum, 0);
+    *sum = NULL;
+    lua_rawgetp(L, LUA_REGISTRYINDEX, &sum_metatable);
+    lua_setmetatable(L, -2);
+    *sum = tide_sha256_begin();
+    return *sum ? 1 : luaL_error(L, "out of memory");
+}
+
+static int sum_add(lua_State *L) {
+    struct tide_sha256 **sum = check_sum(L);
+    size_t size;
+    const char *text = luaL_checklstring(L, 2, &size);
+    tide_sha256_add(*sum, text, size);
+    return 0;
+}
+
+static int sum_hex(lua_State *L) {
+    struct tide_sha256 **sum = check_sum(L);
+    char hex[65];
+    tide_sha256_hex_of(*sum, hex);
+    *sum = NULL;
+    lua_pushstring(L, hex);
+    return 1;
+}
+
+static int sum_gc(lua_State *L) {
+    struct tide_sha256 **sum = lua_touserdata(L, 1);
+    tide_sha256_drop(*sum);
+    *sum = NULL;
+    return 0;
+}
+
 /* ---- random numbers ---- */
 
 static struct tide_random *check_random(lua_State *L) {
@@ -455,19 +497,13 @@ static int core_wordnet(lua_State *L) {
 
 void tide__lua_open_data(lua_State *L) {
     static const luaL_Reg functions[] = {
-        {"sha256", core_sha256},
-        {"json_encode", core_json_encode},
-        {"json_decode", core_json_decode},
-        {"random", core_random},
-        {"file_read", core_file_read},
-        {"file_write", core_file_write},
-        {"mkdir", core_mkdir},
-        {"file_list", core_file_list},
-        {"file_remove", core_file_remove},
-        {"terminal", core_terminal},
-        {"triples", core_triples},
-        {"wordnet", core_wordnet},
-        {NULL, NULL},
+        {"sha256", core_sha256},           {"sha256_sum", core_sha256_sum},
+        {"json_encode", core_json_encode}, {"json_decode", core_json_decode},
+        {"random", core_random},           {"file_read", core_file_read},
+        {"file_write", core_file_write},   {"mkdir", core_mkdir},
+        {"file_list", core_file_list},     {"file_remove", core_file_remove},
+        {"terminal", core_terminal},       {"triples", core_triples},
+        {"wordnet", core_wordnet},         {NULL, NULL},
     };
     static const luaL_Reg methods[] = {{"next", random_next},
                                        {"uniform", random_uniform},
@@ -478,4 +514,6 @@ void tide__lua_open_data(lua_State *L) {
                                        {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
     tide__lua_handle_class(L, &random_metatable, NULL, methods, NULL);
+    static const luaL_Reg of_sums[] = {{"add", sum_add}, {"hex", sum_hex}, {NULL, NULL}};
+    tide__lua_handle_class(L, &sum_metatable, NULL, of_sums, sum_gc);
 }

@@ -16,7 +16,7 @@ local cli = {}
 
 ---Names of all commands, in the order of `tide help`.
 cli.names = {
-  "run", "submit", "sim", "repl", "attach", "up", "down", "node", "jobs", "job", "runs", "shares", "accounts",
+  "run", "submit", "sim", "repl", "attach", "up", "down", "node", "jobs", "job", "runs", "models", "shares", "accounts",
   "status", "dashboard", "stat", "metrics", "top", "nodes", "actors", "tables", "table", "links", "why", "stack",
   "tap", "trace", "events", "log", "move", "drain", "launch", "audit", "checkpoint", "policy", "keys", "config",
   "doctor", "new", "version", "help", "completion",

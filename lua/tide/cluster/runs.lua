@@ -46,6 +46,7 @@ runs.ENDED = {done = true, stopped = true, failed = true, lost = true}
 ---@field host {node: string, pid: integer, machine: string, directory: string, address: string}
 ---@field slots? integer worker slots that were asked for; nil: all that are free
 ---@field memory? integer bytes that its tables may take on each node
+---@field priority? integer among the runs of its person; 0
 ---@field checkpoint? string directory of its checkpoints
 ---@field keep? boolean its tables stay
 ---@field private? boolean its slots are not counted
@@ -301,6 +302,35 @@ local function keeper()
   }
 end
 
+-- The runs that wait, in the order in which they get slots: by the priority of their persons, then in the order of
+-- submission; of the runs of one person those of a higher priority take the earlier of its places.
+local function queue()
+  local list, by_person = {}, {}
+  for _, r in ipairs(ordered()) do
+    if self.waiting[r.n] then
+      local of <const> = by_person[r.user or ""] or {runs = {}, next = 0}
+      by_person[r.user or ""], of.runs[#of.runs + 1] = of, r
+      list[#list + 1] = {person = of, priority = self.scheduler:priority(r), n = r.n}
+    end
+  end
+  table.sort(list, function(a, b)
+    if a.priority ~= b.priority then return a.priority > b.priority end
+    return a.n < b.n
+  end)
+  for _, of in pairs(by_person) do
+    table.sort(of.runs, function(a, b)
+      local x <const>, y <const> = a.priority or 0, b.priority or 0
+      if x ~= y then return x > y end
+      return a.n < b.n
+    end)
+  end
+  for i, place in ipairs(list) do
+    place.person.next = place.person.next + 1
+    list[i] = place.person.runs[place.person.next]
+  end
+  return list
+end
+
 ---Slots for those that wait, in order. The first that cannot have its slots keeps those behind it waiting, unless it is
 ---its person's limits that keep it.
 local function serve_queue()
@@ -309,17 +339,20 @@ local function serve_queue()
   for _, r in pairs(self.records) do
     if r.grant and not r.private then living = living + 1 end
   end
-  for _, r in ipairs(ordered()) do
-    if self.waiting[r.n] and living < LIVING_MAX then
+  local first
+  for _, r in ipairs(queue()) do
+    if first then
+      r.why = ("waits behind %s, which is next"):format(first)
+    elseif living < LIVING_MAX then
       local _, _, free = free_slots()
       local want <const> = r.slots or math.max(1, free)
       local held_back <const> = self.scheduler:held_back(r, want)
       local added <const> = not held_back and take(r, want)
       if not added and not held_back then
-        r.why = waits_because(r, free)
-        return
+        r.why, first = waits_because(r, free), r.name
+      else
+        r.why = held_back
       end
-      r.why = held_back
       if added then
         living = living + 1
         begin(r, added)
@@ -627,7 +660,7 @@ local function row_of(r)
   local p <const> = r._progress or r.progress or {}
   local nodes = text.sorted_keys(r.grant or {})
   local row <const> = {n = r.n, name = r.name, job = r.job, uid = r.uid, state = r.state, why = r.why,
-    user = r.user, note = r.note, tags = r.tags, host = r.host,
+    user = r.user, note = r.note, tags = r.tags, priority = r.priority, host = r.host,
     slots = count_of(r.grant), wanted = r.slots, memory = r.memory,
     checkpoint = r.checkpoint, keep = r.keep, workers = r._workers, nodes = nodes,
     grant = r.grant, epoch = r.epoch, params = r.params, progress = p, submitted_at = r.submitted_at,
@@ -693,6 +726,23 @@ function ops.note(request)
   if not ok then return nil, unsaved end
   if r._controller then core.send(r._controller, {op = "noted", note = r.note, tags = r.tags}, "answer") end
   return {name = r.name, state = r.state, note = r.note, tags = r.tags}
+end
+
+local PRIORITY_MOST <const> = 1000
+
+---{name, priority}: how early a run gets slots among those of its person.
+function ops.priority(request)
+  local r <const>, err = find(request.name)
+  if not r then return nil, err end
+  if is_over(r) then return nil, has_ended(r) end
+  if math.abs(request.priority) > PRIORITY_MOST then
+    return nil, errors.new("T0113", {message = ("priority %d is none from -%d to %d"):format(request.priority,
+      PRIORITY_MOST, PRIORITY_MOST)})
+  end
+  r.priority = request.priority ~= 0 and request.priority or nil
+  local ok <const>, unsaved = save(r)
+  if not ok then return nil, unsaved end
+  return {name = r.name, state = r.state, priority = request.priority}
 end
 
 ---{name, verb, arguments} -> what the run's controller says of it. An ended run takes no verbs.

@@ -1,5 +1,6 @@
 -- `tide job VERB NAME`: one run of a cluster.
 local arguments = require "tide.cli.arguments"
+local artifacts = require "tide.run.artifacts"
 local client = require "tide.cluster.client"
 local errors = require "tide.errors"
 local log_query = require "tide.run.log_query"
@@ -104,6 +105,7 @@ local function print_row(context, row)
   line("person", row.user)
   line("tags", table.concat(row.tags or {}, " "))
   line("note", row.note)
+  line("priority", row.priority)
   line("slots", row.wanted and ("%d of %d"):format(row.slots, row.wanted) or row.slots)
   local parts = {}
   for _, node in ipairs(row.nodes) do parts[#parts + 1] = ("%s %d"):format(node, row.grant[node]) end
@@ -202,13 +204,14 @@ local function forecast(context, o)
     if not other then return nil, err end
   end
   if context.json then
-    context:record({name = now.name, ends_s = now.ends_s,
+    context:record({name = now.name, begins_s = now.begins_s, ends_s = now.ends_s,
       guessed = now.guessed, slots = o.slots, with_slots_ends_s = other and other.ends_s, runs = answer.runs})
     return 0
   end
   local duration <const> = require("tide.units").format_duration
   local function line(what, run)
-    context:print(("%-24s ends in %s%s"):format(what, duration(run.ends_s),
+    local begins <const> = run.begins_s and ("begins in %s, "):format(duration(run.begins_s)) or ""
+    context:print(("%-24s %sends in %s%s"):format(what, begins, duration(run.ends_s),
       run.guessed and ", if it is half done now: it does not say how much it is to do" or ""))
   end
   line(text.clean(now.name), now)
@@ -279,6 +282,41 @@ local function noted(context, o)
     ("%s %s"):format(text.clean(answer.name), o.tags and tags or answer.note and "has a note" or "has no note"))
 end
 
+-- Files that the run keeps.
+local function list_artifacts(context, o)
+  local answer <const>, err = look {method = "artifacts", name = o.name}
+  if not answer then return nil, err end
+  return require("tide.show.artifacts")(context, answer.ok, o.name)
+end
+
+-- A file that the run keeps comes here whole, or not at all.
+local function fetch(context, o)
+  local list <const>, err = look {method = "artifacts", name = o.name}
+  if not list then return nil, err end
+  local entry
+  for _, each in ipairs(list.ok) do entry = each.name == o.artifact and each or entry end
+  local to <const> = o.to or o.artifact
+  if not entry then
+    return nil, errors.new("T0401", {message = ("run %s has no artifact `%s`"):format(text.clean(o.name),
+      text.clean(o.artifact)), help = ("tide job artifacts %s lists them"):format(text.clean(o.name))})
+  end
+  local ok <const>, problem = artifacts.fetch(entry, to, function(at)
+    local part <const>, refused = look {method = "artifact_part", name = o.name, count = 2,
+      arguments = {entry.name, at}}
+    return part and part.ok, refused
+  end)
+  if not ok then return nil, problem end
+  return context:tell({name = entry.name, path = to, bytes = entry.bytes, sha256 = entry.sha256},
+    ("%s: %s, sha256 %s"):format(text.clean(to), require("tide.units").format_size(entry.bytes), entry.sha256))
+end
+
+local function prioritize(context, o)
+  local answer, err = ask {op = "priority", name = o.name, priority = o.priority}
+  if not answer then return nil, err end
+  return context:tell({name = answer.name, state = answer.state, priority = o.priority},
+    ("%s has the priority %d among the runs of its person"):format(text.clean(answer.name), o.priority))
+end
+
 local NAME <const> = {name = "name", doc = "the run: `mf-1`, its number, or its job where one run of that is active"}
 
 local VERBS <const> = {
@@ -298,6 +336,13 @@ local VERBS <const> = {
   {name = "workers", doc = "another number of workers",
    arguments = {NAME, {name = "count", type = "integer", min = 1, doc = "how many"}},
    run = function(context, o) return verb(context, o, "gets other workers", "set_workers", o.count) end},
+  {name = "priority", doc = "its place among the runs of its person that wait",
+   arguments = {NAME, {name = "priority", type = "integer", doc = "higher ones first; 0 is that of other runs"}},
+   run = prioritize},
+  {name = "artifacts", doc = "the files that it keeps", arguments = {NAME}, schema = "tide.artifact/1",
+   run = list_artifacts},
+  {name = "fetch", doc = "copies a file that it keeps", schema = "tide.artifact/1",
+   arguments = {NAME, {name = "artifact", doc = "the name of the file"}}, run = fetch},
   {name = "stop", doc = "ends it at its next report", arguments = {NAME}, run = function(context, o)
     return verb(context, o, "stops at its next report", "stop", {within = o.within})
   end},
@@ -324,6 +369,7 @@ local row <const> = {
     {"tide job forecast mf-1 --slots 4", "when it will end, and when with four slots"},
     {"tide job tag mf-1 baseline draft-", "adds a tag, removes one; `note` takes a text"},
     {"tide job attach mf-1", "follow its log; Ctrl-C leaves it running"},
+    {"tide job fetch mf-1 model.npy --to m.npy", "a file that the run keeps; `artifacts` lists them"},
     {"tide job logs mf-1 --rank 2 --since 10m --search 'loss'", "only those lines; rank 0 is the script itself"},
   },
   verbs = VERBS,
@@ -337,6 +383,7 @@ local row <const> = {
     {name = "slots", of = "forecast", type = "integer", min = 1, value = "N",
      doc = "when it would end with so many slots"},
     {name = "follow", short = "f", of = "logs", doc = "until the run ends"},
+    {name = "to", of = "fetch", type = "string", value = "PATH", doc = "where the file goes (default: its name, here)"},
     {name = "raw", of = "logs, attach", doc = "with the escape sequences of the script; default: only its colors"},
     table.unpack(log_query.OPTIONS),
   },

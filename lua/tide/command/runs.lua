@@ -1,4 +1,6 @@
 -- `tide runs VERB`: what is left of the runs of a directory.
+local arguments = require "tide.cli.arguments"
+local artifacts = require "tide.run.artifacts"
 local chart = require "tide.chart"
 local csv = require "tide.csv"
 local errors = require "tide.errors"
@@ -155,6 +157,33 @@ local function logs(context, runs)
     context.write_out(text.harmless(keep(lines)))
   until after >= size
   return 0
+end
+
+local function list_artifacts(context, runs)
+  return require("tide.show.artifacts")(context, artifacts.list(runs[1].directory), runs[1].id)
+end
+
+-- Removes runs that are over: by age, and the oldest until the rest has a size. Those with the tag `keep` stay.
+local function collect(context, o)
+  if not o.older and not o.size then
+    return nil, errors.new("T0103", {message = "`tide runs gc` requires --older, --size or both",
+      help = "tide runs gc --older 30d --size 20GB --dry-run"})
+  end
+  local gc <const> = require "tide.run.gc"
+  local found <const> = gc.plan(history.list(root_of(context)), {older_s = o.older, bytes = o.size,
+    now = context.core.wall()})
+  local bytes = 0
+  for _, each in ipairs(found.remove) do
+    local ok, err = true, nil
+    if not o.dry_run then ok, err = gc.remove(each.run.directory) end
+    if not ok then return nil, err end
+    bytes = bytes + each.bytes
+    context:say(("%s %s, %s (%s)"):format(o.dry_run and "would remove" or "removed", each.run.id,
+      units.format_size(each.bytes), each.why))
+  end
+  return context:tell({removed = #found.remove, bytes = bytes, left_bytes = found.bytes - bytes,
+    dry_run = o.dry_run or nil}, ("%s %d of %d runs, %s; %s stays"):format(o.dry_run and "would remove" or "removed",
+    #found.remove, found.count, units.format_size(bytes), units.format_size(found.bytes - bytes)))
 end
 
 ---- compare ----------------------------------------------------------------------------------------------------------
@@ -333,7 +362,7 @@ local RUN <const> = {name = "run", doc = "id, the beginning of one, name (the ne
 
 return {
   name = "runs",
-  brief = "what is left of runs: list, show, logs, compare, export, note, tag",
+  brief = "what is left of runs: list, show, logs, artifacts, compare, export, note, tag, gc",
   summary = "Works with the runs that a directory keeps in .tide/runs: lists them, shows one, lays learning curves "
     .. "over each other, exports them, notes something about them.",
   examples = {
@@ -341,6 +370,7 @@ return {
     {"tide runs list --where 'loss < 0.9 and rank == 64' --sort loss", "those, by a param too"},
     {"tide runs show last", "one: how it ended, its curves, its log"},
     {"tide runs logs last --rank 2 --search loss", "its whole log, or lines of it"},
+    {"tide runs gc --older 30d --size 20GB -n", "what would be removed; those with the tag `keep` stay"},
     {"tide runs compare 20261126-1 mf-3 --to loss.svg", "their learning curves over each other"},
     {"tide runs export last --format csv --to curves.csv", "each report a line; also json"},
     {"tide runs export last --format tensorboard --to board", "then: tensorboard --logdir board"},
@@ -351,6 +381,10 @@ return {
     {name = "list", doc = "all of them", run = list},
     {name = "show", doc = "one: how it ended, its curves, its log", arguments = {RUN}, run = of_runs(show)},
     {name = "logs", doc = "its whole log, or lines of it", arguments = {RUN}, run = of_runs(logs)},
+    {name = "artifacts", doc = "the files that it keeps", arguments = {RUN}, schema = "tide.artifact/1",
+     run = of_runs(list_artifacts)},
+    {name = "gc", doc = "removes runs that are over, by age and size; those with the tag `keep` stay",
+     schema = "tide.gc/1", run = collect},
     {name = "compare", doc = "learning curves over each other", schema = "tide.comparison/1",
      run = of_runs(compare), arguments = {{name = "runs", many = 2, doc = "the runs"}}},
     {name = "export", doc = "the reports of runs", arguments = {{name = "runs", many = 1, doc = "the runs"}},
@@ -378,6 +412,9 @@ return {
      of = "export", doc = "csv (default), json or tensorboard"},
     {name = "to", of = "compare, export", type = "string", value = "PATH",
      doc = "the SVG of compare; file or directory of export"},
+    arguments.shared.dry_run,
+    {name = "older", of = "gc", type = "duration", doc = "runs that ended longer ago"},
+    {name = "size", of = "gc", type = "size", doc = "the oldest runs, until the others take no more than this"},
     table.unpack(log_query.OPTIONS),
   },
 }

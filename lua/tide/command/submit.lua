@@ -21,6 +21,8 @@ return {
     arguments.shared.cluster,
     {name = "slots", type = "integer", min = 1, value = "N",
      doc = "worker slots (default: the job's `workers`, else all that are free)"},
+    {name = "priority", type = "integer", value = "N",
+     doc = "its place among the runs of its person that wait: higher ones first (default 0)"},
     {name = "memory", type = "size", value = "SIZE",
      doc = "what its tables may take on each node (at least 1MiB; default: the job's `memory`, else any)"},
     {name = "keep", doc = "its tables stay when the run is closed; `tide table drop` removes them"},
@@ -47,7 +49,7 @@ return {
         program = arg and arg[0],
         o = {args = o.rest, slots = o.slots, memory = o.memory, keep = o.keep or nil, grace = o.grace,
           resume = o.resume, min = o.min, max = o.max, weight = o.weight,
-          sizes = limits and limits.sizes}})
+          priority = o.priority, sizes = limits and limits.sizes}})
     end)
     if not run then return nil, err end
     if context.json then

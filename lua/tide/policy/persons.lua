@@ -17,9 +17,9 @@ local PERSONS_MOST <const> = 2000
 ---@class tide.policy.share of a person or a group
 ---@field weight number its part of the slots among all that want some; 1
 ---@field priority? integer persons of a higher one are served first; that of the group, else 0
----@field slots? integer of a person: most slots at a time
----@field runs? integer of a person: most runs that have slots
----@field memory? integer of a person: most bytes on a node that the caps of its runs claim together
+---@field slots? integer most slots at a time; of a group those of all its members together
+---@field runs? integer most runs that have slots, likewise
+---@field memory? integer most bytes on a node that the caps of their runs claim together
 ---@field group? string of a person
 
 ---@class tide.policy.share_settings
@@ -39,9 +39,9 @@ local FIELDS <const> = {
   weight = {"a number above 0", function(v)
     return type(v) == "number" and v > 0 and v <= WEIGHT_MOST and v
   end, true},
-  slots = {"a whole number from 1 on", function(v) return is_count(v) and v end},
-  runs = {"a whole number from 1 on", function(v) return is_count(v) and v end},
-  memory = {"a size such as \"4GiB\"", function(v) return units.parse_size(v) end},
+  slots = {"a whole number from 1 on", function(v) return is_count(v) and v end, true},
+  runs = {"a whole number from 1 on", function(v) return is_count(v) and v end, true},
+  memory = {"a size such as \"4GiB\"", function(v) return units.parse_size(v) end, true},
   priority = {"a whole number", function(v) return math.type(v) == "integer" and math.abs(v) <= 1000 and v end, true},
   group = {"the name of a group", function(v) return type(v) == "string" and v end},
 }
@@ -82,18 +82,34 @@ local function checked_all(what, given, is_person)
   return all
 end
 
--- A group that is not there.
-local function contradiction(settings)
-  for _, name in ipairs(text.sorted_keys(settings.persons)) do
-    local group <const> = settings.persons[name].group
-    if group and not settings.groups[group] then
-      return ("persons.%s: there is no group `%s`"):format(name, text.clean(group)),
-        text.did_you_mean(group, text.sorted_keys(settings.groups))
+local LIMITS <const> = {"slots", "runs", "memory"}
+
+-- A group that is not there, or a member that may have more than its group.
+local function contradiction_of(what, entry, groups)
+  if not entry.group then return nil end
+  local group <const> = groups[entry.group]
+  if not group then
+    return ("%s: there is no group `%s`"):format(what, text.clean(entry.group)),
+      text.did_you_mean(entry.group, text.sorted_keys(groups))
+  end
+  for _, limit in ipairs(LIMITS) do
+    if entry[limit] and group[limit] and entry[limit] > group[limit] then
+      return ("%s: `%s` = %d contradicts its group, which may have %d"):format(what, limit, entry[limit], group[limit]),
+        ("lower it, or raise groups.%s.%s"):format(entry.group, limit)
     end
   end
-  return nil
 end
 
+local function contradiction(settings)
+  local wrong, help = contradiction_of("default", settings.default, settings.groups)
+  for _, name in ipairs(text.sorted_keys(settings.persons)) do
+    if wrong then break end
+    wrong, help = contradiction_of("persons." .. name, settings.persons[name], settings.groups)
+  end
+  return wrong, help
+end
+
+local NOTHING <const> = {slots = 0, runs = 0, memory = 0}
 local TOP <const> = {half_life = true, default = true, groups = true, persons = true}
 
 ---@param given any {half_life = "7d", default = {..}, groups = {name = {..}}, persons = {name = {..}}}
@@ -174,13 +190,16 @@ function shares:export() return {at = self.at, by = self.by} end
 
 ---One person as policies see it.
 ---@param name string
----@return table {name, group, weight, group_weight, priority, used, slots_max, runs_max, memory_max}
+---@return table {name, group, weight, group_weight, priority, used, slots_max, runs_max, memory_max,
+---  group_slots_max, group_runs_max, group_memory_max}
 function shares:of(name)
   local own <const> = self.settings.persons[name] or self.settings.default
   local group <const> = own.group and self.settings.groups[own.group]
   return {name = name, group = own.group, weight = own.weight, group_weight = group and group.weight or nil,
           priority = own.priority or group and group.priority or 0, used = self.by[name] or 0,
-          slots_max = own.slots, runs_max = own.runs, memory_max = own.memory}
+          slots_max = own.slots, runs_max = own.runs, memory_max = own.memory,
+          group_slots_max = group and group.slots, group_runs_max = group and group.runs,
+          group_memory_max = group and group.memory}
 end
 
 ---The persons of some jobs, by name.
@@ -199,25 +218,40 @@ end
 ---@return boolean whether a run of this person can be refused slots that are free
 function shares:is_limited(name)
   local own <const> = self:of(name)
-  return (own.slots_max or own.runs_max or own.memory_max) ~= nil
+  return (own.slots_max or own.runs_max or own.memory_max or own.group_slots_max or own.group_runs_max
+    or own.group_memory_max) ~= nil
+end
+
+-- Why `who` may not have these slots too.
+local function refusal(who, most, held, wants)
+  if most.runs and held.runs >= most.runs then
+    return ("%s has %d of at most %d runs"):format(who, held.runs, most.runs)
+  elseif most.slots and held.slots + wants.slots > most.slots then
+    return ("%s has %d of at most %d slots, and this run takes %d"):format(who, held.slots, most.slots, wants.slots)
+  elseif most.memory and held.memory + (wants.memory or 0) > most.memory then
+    return ("runs of %s would claim %s of memory on a node, at most %s are allowed"):format(who,
+      units.format_size(held.memory + (wants.memory or 0)), units.format_size(most.memory))
+  end
 end
 
 ---Why a run of a person may not have slots now; nil: it may.
 ---@param name string
----@param held {slots: integer, runs: integer, memory: integer} what the person's other runs have
+---@param held table<string, {slots: integer, runs: integer, memory: integer}> what others' runs have, by person
 ---@param wants {slots: integer, memory?: integer}
 ---@return string|nil
 function shares:refuses(name, held, wants)
   local own <const> = self:of(name)
-  if own.runs_max and held.runs >= own.runs_max then
-    return ("%s has %d of at most %d runs"):format(name, held.runs, own.runs_max)
-  elseif own.slots_max and held.slots + wants.slots > own.slots_max then
-    return ("%s has %d of at most %d slots, and this run takes %d"):format(name, held.slots, own.slots_max, wants.slots)
-  elseif own.memory_max and held.memory + (wants.memory or 0) > own.memory_max then
-    return ("runs of %s would claim %s of memory on a node, at most %s are allowed"):format(name,
-      units.format_size(held.memory + (wants.memory or 0)), units.format_size(own.memory_max))
+  local why <const> = refusal(name, {runs = own.runs_max, slots = own.slots_max, memory = own.memory_max},
+    held[name] or NOTHING, wants)
+  if why or not own.group then return why end
+  local of_group <const> = {slots = 0, runs = 0, memory = 0}
+  for person, has in pairs(held) do
+    if self:of(person).group == own.group then
+      for key, sum in pairs(of_group) do of_group[key] = sum + has[key] end
+    end
   end
-  return nil
+  return refusal("group " .. own.group, {runs = own.group_runs_max, slots = own.group_slots_max,
+    memory = own.group_memory_max}, of_group, wants)
 end
 
 return shares

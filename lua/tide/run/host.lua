@@ -19,7 +19,7 @@ local SAY_S <const> = 0.5
 local ENDS <const> = {T0210 = "stopped", T0507 = "stopped"} -- by the code of the error that ended the script
 local SUBMIT_FIELDS <const> = {args = true, grace = true, slots = true, memory = true, keep = true, resume = true,
                                min = true, max = true, sizes = true,
-                               weight = true}
+                               weight = true, priority = true}
 
 ---- directories ----------------------------------------------------------------------------------------------------
 
@@ -307,7 +307,8 @@ end
 ---@param cluster string name or endpoint
 ---@param path string of the script
 ---@param o? {args?: string[], slots?: integer, memory?: string|integer, keep?: boolean, grace?: number, min?: integer,
----  resume?: string, max?: integer, sizes?: string|integer[], weight?: number} keep: its tables stay when it is closed
+---  resume?: string, max?: integer, sizes?: string|integer[], weight?: number,
+---  priority?: integer} keep: its tables stay when it is closed
 ---@return table|nil run of tide.remote_run, table? err
 function run_host.submit(cluster, path, o)
   o = o or {}
@@ -346,6 +347,10 @@ function run_host.submit(cluster, path, o)
   local deadline <const> = core.now() + SUBMIT_S
   while core.now() < deadline do
     local found <const> = require("tide.run.remote").find(id)
+    if found and o.priority then
+      local ok <const>, err = runs.ask {op = "priority", name = found.name, priority = o.priority}
+      if not ok then return nil, err end
+    end
     if found then return found end
     local code <const> = detached.exit_code(log)
     if code then

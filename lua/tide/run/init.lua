@@ -234,6 +234,17 @@ function run:show_progress(p)
   self.bar:update(done, shown)
 end
 
+---Keeps a file with the run, as w:artifact of its workers does. Raises what cannot be kept.
+---@param name string letters, digits and . _ -; for tensors it ends in .npy, .npz, .safetensors or .csv
+---@param value string|tide.tensor|table<string, tide.tensor> the path of a file, a tensor, or tensors by name
+---@return tide.artifact {name, bytes, sha256, time}
+function run:artifact(name, value)
+  local directory <const> = not self.cluster.context.simulated and self.directory or nil
+  local kept <const>, err = require("tide.run.artifacts").keep(directory, name, value)
+  if not kept then error(err, 2) end
+  return kept
+end
+
 ---@package
 function run:clear_progress() self.cluster.context.progress:hide() end
 

@@ -1,4 +1,5 @@
 -- A run of the cluster from outside of its script: what `cluster:run "mf-1"`, the prompt and `tide job` act by.
+local artifacts = require "tide.run.artifacts"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local options = require "tide.console.options"
@@ -202,6 +203,43 @@ function methods:log(o)
       directory, (self.host or {}).machine or "?"), help = "read it there"})
   end
   return some, size, next_at
+end
+
+-- An answer of the run's controller while it lives, else of the run's directory, if that is on this machine.
+local function of_files(self, request, from_directory)
+  local ok, err = self:refresh()
+  if not ok then return nil, err end
+  if self.controller then
+    local answer <const>, problem = core.call(self.controller, request, WAIT_S)
+    local gone <const> = not answer and (problem.name == "EDIED" or problem.name == "EUNREACHABLE")
+    if not gone then return answer, problem end
+  end
+  local directory <const> = (self.host or {}).directory or "?"
+  local here <close> = io.open(directory .. "/run.json", "rb")
+  if here then return from_directory(directory) end
+  return nil, errors.new("T0205", {message = ("the files of %s are in %s on machine %s"):format(self.name, directory,
+    (self.host or {}).machine or "?"), help = "read them there: tide runs artifacts"})
+end
+
+---Files that the run keeps: read by the run's host while it lives, else from its directory on this machine.
+---@return tide.artifact[]|nil, table? err
+function methods:artifacts()
+  local answer <const>, err = of_files(self, {op = "artifacts"}, function(directory)
+    return {artifacts = artifacts.list(directory)}
+  end)
+  return answer and answer.artifacts, err
+end
+
+---Some of an artifact.
+---@param name string
+---@param at integer position
+---@return string|nil text, integer|table size of the file, or err
+function methods:artifact_part(name, at)
+  local answer <const>, err = of_files(self, {op = "artifact.part", name = name, at = at}, function(directory)
+    return artifacts.part(directory, name, at)
+  end)
+  if not answer then return nil, err end
+  return answer.text, answer.size
 end
 
 ---One of its tables.

@@ -481,6 +481,17 @@ function w_methods:log(record)
   tell(self, {op = "log", text = type(record) == "table" and core.json_encode(record) or tostring(record)})
 end
 
+---Keeps a file with the run, on the disk of its controller: `tide job artifacts`, `tide runs artifacts`. A name that is
+---kept again replaces the file. Raises what cannot be kept, and nothing of it is there then.
+---@param name string letters, digits and . _ -; for tensors it ends in .npy, .npz, .safetensors or .csv
+---@param value string|tide.tensor|table<string, tide.tensor> the path of a file, a tensor, or tensors by name
+---@return tide.artifact {name, bytes, sha256, time, rank, node}
+function w_methods:artifact(name, value)
+  local kept <const>, err = require("tide.run.artifacts").keep_by(self.controller, self, name, value)
+  if not kept then error(err, 2) end
+  return kept
+end
+
 ---Seconds until the value is closed are added to the next report as `<name>_s`.
 ---@param name string
 function w_methods:span(name)

@@ -68,6 +68,7 @@ function job:is_done() return self.ended ~= nil end
 function job:steps_left() return self.left - self.progress end
 
 function job:ends_about(now)
+  self.clock = now
   local rate <const> = self:rate(self.slots, math.max(#self.counts, 1))
   return now + self.owed + math.min((self.left - self.progress) / math.max(rate, 1e-12), YEAR_S)
 end
@@ -90,6 +91,7 @@ end
 
 function job:place(places, _, resize)
   local changes <const> = self.slots > 0
+  if not self.started and next(places) then self.begins = self.clock or 0 end
   self.nodes, self.slots = places, 0
   for _, n in pairs(places) do self.slots = self.slots + n end
   self:count(places)
@@ -101,7 +103,8 @@ end
 ---@param situation {view: string, shares?: table, used?: table,
 ---  policy?: {text: string, path: string, params: string}} of the keeper of runs
 ---@param o? {name?: string, slots?: integer} the run of that name has this number of slots from now on
----@return {name: string, ends_s: number, guessed: boolean, slots: integer}[]|nil in order of submission, table? err
+---@return {name: string, begins_s?: number, ends_s: number, guessed: boolean, slots: integer}[]|nil runs in order of
+---  submission, table? err
 function forecast.run(situation, o)
   o = o or {}
   local view <const> = core.plain_decode(situation.view)
@@ -144,7 +147,8 @@ function forecast.run(situation, o)
   if not ok then return nil, errors.from(result) end
   local out = {}
   for i, each in ipairs(result.jobs) do
-    out[i] = {name = each.name, ends_s = each.ended, guessed = each.guessed, slots = view.jobs[i].slots}
+    out[i] = {name = each.name, begins_s = each.begins, ends_s = each.ended, guessed = each.guessed,
+              slots = view.jobs[i].slots}
   end
   return out
 end

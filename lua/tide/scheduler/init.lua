@@ -136,7 +136,7 @@ local function job_entry(self, r, total, want)
              weight = l.weight or 1, min = min, max = max, sizes = l.sizes, slots = scheduler.count(ids), nodes = ids,
              resizes = r.resizes or 0, resize_s = self:resize_cost(r)}
   if e.slots > 0 and is_fixed(r) then e.preemptible = false end
-  if want["job.person"] then e.person, e.memory = r.user or NOBODY, r.memory end
+  if want["job.person"] then e.person, e.memory, e.priority = r.user or NOBODY, r.memory, r.priority end
   if want["job.request"] then
     e.request = {slots = math.max(math.min(r.slots or l.max or total, max), min), batch = (r.model or {}).batch_start}
   end
@@ -486,8 +486,13 @@ local NOTHING <const> = {slots = 0, runs = 0, memory = 0}
 function scheduler:held_back(r, slots)
   local person <const> = r.user or NOBODY
   if not self.shares:is_limited(person) then return nil end
-  return self.shares:refuses(person, holdings(self)[person] or NOTHING, {slots = slots, memory = r.memory})
+  return self.shares:refuses(person, holdings(self), {slots = slots, memory = r.memory})
 end
+
+---The priority of the person of a run.
+---@param r table
+---@return integer
+function scheduler:priority(r) return self.shares:of(r.user or NOBODY).priority end
 
 ---What `tide shares` prints.
 ---@return {half_life_s: number, persons: table[]}

@@ -22,21 +22,51 @@ end
 
 ---- persons -------------------------------------------------------------------------------------------------------
 
--- Which runs a person's limits admit: those with slots first, then in order of submission.
-local function admit(p, why)
-  table.sort(p.all, function(a, b)
-    if (a.slots > 0) ~= (b.slots > 0) then return a.slots > 0 end
-    return a.id < b.id
-  end)
-  local memory = 0
-  for _, job in ipairs(p.all) do
-    local claims = memory + (job.memory or 0)
-    if not keeps(job) and p.runs_max and #p.jobs >= p.runs_max then
-      why[job.id] = ("%s has at most %d runs with slots"):format(p.name, p.runs_max)
-    elseif not keeps(job) and p.memory_max and claims > p.memory_max then
-      why[job.id] = ("the other runs of %s claim the memory that it may have"):format(p.name)
+local function full(who, job, count, claims, runs_max, memory_max)
+  if keeps(job) then return nil end
+  if runs_max and count >= runs_max then return ("%s has at most %d runs with slots"):format(who, runs_max) end
+  if memory_max and claims + (job.memory or 0) > memory_max then
+    return ("the other runs of %s claim the memory that it may have"):format(who)
+  end
+end
+
+-- Runs in the order of submission; of those of one person the ones of a higher priority take the earlier places.
+local function in_order(jobs)
+  local order, of, at = { table.unpack(jobs) }, {}, {}
+  table.sort(order, function(a, b) return a.id < b.id end)
+  for _, job in ipairs(order) do
+    of[job.person] = of[job.person] or {}
+    table.insert(of[job.person], job)
+  end
+  for _, own in pairs(of) do
+    table.sort(own, function(a, b)
+      if (a.slots > 0) ~= (b.slots > 0) then return a.slots > 0 end
+      if (a.priority or 0) ~= (b.priority or 0) then return (a.priority or 0) > (b.priority or 0) end
+      return a.id < b.id
+    end)
+  end
+  for i, job in ipairs(order) do
+    at[job.person] = (at[job.person] or 0) + 1
+    order[i] = of[job.person][at[job.person]]
+  end
+  return order
+end
+
+-- Which runs the limits of persons and groups admit: those with slots first.
+local function admit(jobs, by, groups, why)
+  local order, waiting = {}, {}
+  for _, job in ipairs(in_order(jobs)) do table.insert(job.slots > 0 and order or waiting, job) end
+  table.move(waiting, 1, #waiting, #order + 1, order)
+  for _, job in ipairs(order) do
+    local p = by[job.person]
+    local g = p.group and groups[p.group] or { runs = 0, memory = 0 }
+    local no = full(p.name, job, #p.jobs, p.memory, p.runs_max, p.memory_max)
+      or full("group " .. (p.group or ""), job, g.runs, g.memory, p.group_runs_max, p.group_memory_max)
+    if no then
+      why[job.id] = no
     else
-      p.jobs[#p.jobs + 1], memory = job, claims
+      p.jobs[#p.jobs + 1], p.memory = job, p.memory + (job.memory or 0)
+      g.runs, g.memory = g.runs + 1, g.memory + (job.memory or 0)
     end
   end
 end
@@ -46,61 +76,93 @@ local function people_of(view, why)
   local list, by, groups = {}, {}, {}
   for i, p in ipairs(view.persons) do
     list[i] = p
-    by[p.name], p.all, p.jobs, p.held, p.least, p.most = p, {}, {}, 0, 0, 0
+    by[p.name], p.all, p.jobs, p.held, p.least, p.most, p.memory = p, {}, {}, 0, 0, 0, 0
+    if p.group and not groups[p.group] then
+      groups[p.group] = { weight = 0, runs = 0, memory = 0, most = p.group_slots_max or math.huge, given = 0 }
+    end
   end
   for _, job in ipairs(view.jobs) do table.insert(by[job.person].all, job) end
+  admit(view.jobs, by, groups, why)
   for _, p in ipairs(list) do
-    admit(p, why)
     for _, job in ipairs(p.jobs) do
       p.held, p.most = p.held + job.slots, p.most + math.min(job.max or view.slots, view.slots)
       if keeps(job) then p.least = p.least + job.slots end
     end
     p.most = math.max(math.min(p.most, p.slots_max or p.most, view.slots), p.least)
-    if p.group then groups[p.group] = (groups[p.group] or 0) + p.weight end
+    p.of = p.group and groups[p.group]
+    if p.of then
+      p.of.weight = p.of.weight + p.weight
+      p.most = math.max(math.min(p.most, p.of.most), p.least)
+    end
   end
   for _, p in ipairs(list) do
-    p.share = p.group and p.group_weight * p.weight / groups[p.group] or p.weight
+    p.share = p.group and p.group_weight * p.weight / p.of.weight or p.weight
   end
   return list
 end
 
 -- Slots of each person at which (used + slots * horizon) / weight is the same for all, as far as limits let it be.
-local function level(people, slots, horizon)
+local function level_of(people, slots, horizon, cap_of)
   local function at(l)
     local sum = 0
     for _, p in ipairs(people) do
-      p.fair = math.min(math.max((p.share * l - p.used) / horizon, p.least), p.most)
+      local own = math.min(l, cap_of and cap_of[p.group] or l)
+      p.fair = math.min(math.max((p.share * own - p.used) / horizon, p.least), p.most)
       sum = sum + p.fair
     end
     return sum
   end
   local low, high = 0, 1
   for _, p in ipairs(people) do high = math.max(high, (p.used + p.most * horizon) / p.share) end
-  if at(high) <= slots then return end
+  if at(high) <= slots then return high end
   for _ = 1, 60 do
     local l = (low + high) / 2
     if at(l) > slots then high = l else low = l end
   end
   at(low)
+  return low
 end
+
+-- A group that may not have more stays at the level at which its members fill it.
+local function level(people, slots, horizon)
+  local members, cap_of = {}, {}
+  for _, p in ipairs(people) do
+    if p.of and p.of.most < math.huge then
+      members[p.group] = members[p.group] or {}
+      table.insert(members[p.group], p)
+    end
+  end
+  for name, list in pairs(members) do
+    cap_of[name] = level_of(list, math.max(list[1].of.most - list[1].of.given, 0), horizon)
+  end
+  level_of(people, slots, horizon, cap_of)
+end
+
+-- How many more slots a person may get, by its group.
+local function room_of(p, given) return p.of and p.of.most - p.of.given - given[p.group] or math.huge end
 
 -- Whole slots near those; a person keeps what it holds where that is less than one off.
 local function round(people, slots)
-  local sum, room = 0, 0
+  local sum, room, given = 0, 0, {}
+  for _, p in ipairs(people) do
+    if p.of then given[p.group] = 0 end
+  end
   for _, p in ipairs(people) do
     local near = math.abs(p.fair - p.held) < 1 and p.held or math.floor(p.fair + 0.5)
-    p.get = math.max(math.min(near, math.floor(p.most)), p.least)
+    p.get = math.max(math.min(near, math.floor(p.most), room_of(p, given)), p.least)
+    if p.of then given[p.group] = given[p.group] + p.get end
     sum, room = sum + p.get, room + p.most
   end
   slots = math.min(slots, room)
   while sum ~= slots do
     local step, best = sum < slots and 1 or -1, nil
     for _, p in ipairs(people) do
-      local fits = step > 0 and p.get < p.most or step < 0 and p.get > p.least
+      local fits = step > 0 and p.get < p.most and room_of(p, given) > 0 or step < 0 and p.get > p.least
       if fits and (not best or step * (p.fair - p.get) > step * (best.fair - best.get)) then best = p end
     end
     if not best then return end
     best.get, sum = best.get + step, sum + step
+    if best.of then given[best.group] = given[best.group] + step end
   end
 end
 
@@ -127,7 +189,7 @@ local function divide(p, slots, sizes, goodput_of)
   for _, job in ipairs(p.jobs) do
     if keeps(job) then alloc[job.id], left = job.slots, left - job.slots end
   end
-  for _, job in ipairs(p.jobs) do                          -- each the least first
+  for _, job in ipairs(p.jobs) do                          -- each the least first, in the order of `admit`
     local n = not alloc[job.id] and larger(job, sizes, 0, left)
     if n then alloc[job.id], at[job.id], left = sizes[n], n, left - sizes[n] end
   end
@@ -171,11 +233,22 @@ local function give(view, people, sizes, goodput_of)
     if x ~= y then return x > y end
     return a.name < b.name
   end)
+  local of_group = {}
   for _, p in ipairs(people) do
-    if left > 0 and p.given < p.most then
-      local alloc, given = divide(p, math.min(p.given + left, math.floor(p.most)), sizes, goodput_of)
-      if given > p.given then left, p.alloc, p.given = left - (given - p.given), alloc, given end
+    if p.of then of_group[p.group] = (of_group[p.group] or 0) + p.given end
+  end
+  for _, p in ipairs(people) do
+    local more = math.min(left, math.floor(p.most) - p.given, room_of(p, of_group))
+    if more > 0 then
+      local alloc, given = divide(p, p.given + more, sizes, goodput_of)
+      if given > p.given then
+        if p.of then of_group[p.group] = of_group[p.group] + given - p.given end
+        left, p.alloc, p.given = left - (given - p.given), alloc, given
+      end
     end
+  end
+  for _, p in ipairs(people) do
+    if p.of then p.of.given = p.of.given + p.given end
   end
 end
 

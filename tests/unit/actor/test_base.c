@@ -222,6 +222,13 @@ static void hashes_match_the_standards(void **state) {
     assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     tide_sha256_hex(NULL, 0, hex);
     assert_string_equal(hex, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    struct tide_sha256 *sum = tide_sha256_begin();
+    tide_sha256_add(sum, "a", 1);
+    tide_sha256_add(sum, "bc", 2);
+    tide_sha256_hex_of(sum, hex);
+    assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    tide_sha256_drop(tide_sha256_begin());
+    tide_sha256_drop(NULL);
     assert_true(tide_hash(NULL, 0, 0) == UINT64_C(0x2d06800538d394c2)); /* XXH3-64 of nothing */
     assert_true(tide_hash("abc", 3, 1) != tide_hash("abc", 3, 2));
 }
