@@ -241,12 +241,16 @@ static void call_waits(void *arg) {
     pthread_mutex_unlock(&server->lock);
 }
 
-/* core.http_listen{port=} -> server | nil, err */
+/* core.http_listen{port=, served_as=} -> server | nil, err */
 static int core_http_listen(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_getfield(L, 1, "port");
     lua_Integer port = luaL_optinteger(L, -1, 0);
     luaL_argcheck(L, port >= 0 && port <= 65535, 1, "port: 0 to 65535");
+    lua_getfield(L, 1, "served_as"); /* stays on the stack as long as it is used */
+    size_t served_size = 0;
+    const char *served_as = luaL_optlstring(L, -1, NULL, &served_size);
+    luaL_argcheck(L, served_size <= TIDE_HTTP_SERVED_AS, 1, "served_as: an origin of at most 255 bytes");
     struct tide_port *p = tide__lua_host(L)->port;
     if (p->simulated) {
         return tide__lua_failure(L, tide_fail(TIDE_EUNSUPPORTED, "simulated nodes have no dashboard"));
@@ -271,8 +275,11 @@ static int core_http_listen(lua_State *L) {
     for (size_t i = 0; i < 4; i++) {
         (void)snprintf(server->token + 16 * i, 17, "%016llx", (unsigned long long)p->ops->entropy(p));
     }
-    const struct tide_http_options options = {
-        .port = (uint16_t)port, .token = server->token, .call_waits = call_waits, .arg = server};
+    const struct tide_http_options options = {.port = (uint16_t)port,
+                                              .token = server->token,
+                                              .served_as = served_as,
+                                              .call_waits = call_waits,
+                                              .arg = server};
     int code = plugin->open(&options, &server->http, reason, sizeof reason);
     if (code < 0) {
         server->http = NULL;

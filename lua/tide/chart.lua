@@ -193,6 +193,13 @@ local function line_chart(out, c)
   local series <const>, x_low <const>, x_high <const>, y_low <const>, y_high <const> = gather(c)
   frame(out, c, names, marked)
   local place_y <const>, place_x <const> = y_axis(out, y_low, y_high, c.log_y), x_axis(out, x_low, x_high, c.log_x)
+  for _, event in ipairs(c.events or {}) do
+    local at <const> = scaled({event[1], 1}, {log_x = c.log_x})
+    if at and at[1] >= x_low and at[1] <= x_high then
+      out[#out + 1] = ('<path d="M%.1f %dV%d" class="event"><title>%s</title></path>'):format(place_x(at[1]), TOP,
+        HEIGHT - BOTTOM, escape(event[2] or ""))
+    end
+  end
   for i, points in ipairs(series) do
     for _, p in ipairs(points) do
       p[1], p[2], p[3], p[4] = place_x(p[1]), place_y(p[2]), place_y(p[3]), place_y(p[4])
@@ -262,6 +269,7 @@ end
 ---@field y? string
 ---@field log_x? boolean
 ---@field log_y? boolean
+---@field events? {[1]: number, [2]: string}[] vertical lines at an x, with what happened there
 ---@field note? string below the right corner: a source, a seed
 ---@field series {name: string, points: number[][], marks?: boolean}[] points {x, y} or {x, y, low, high}: a band behind
 ---  a line, a bar at a mark; marks: points alone, with no line through them. What is no number, or not above 0 on a
@@ -277,7 +285,7 @@ end
 function chart.svg(charts)
   local out = {([[<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="system-ui, sans-serif">
 <style>text{fill:#222}.axis{font-size:12px}.tick,.legend{font-size:11px;fill:#444}.note{font-size:10px;fill:#777}
-.grid{stroke:#ddd}</style>
+.grid{stroke:#ddd}.event{stroke:#888;stroke-dasharray:3 3}</style>
 <rect width="100%%" height="100%%" fill="#fff"/>]]):format(WIDTH, HEIGHT * math.max(#charts, 1))}
   for i, c in ipairs(charts) do
     out[#out + 1] = ('<g transform="translate(0 %d)">'):format((i - 1) * HEIGHT);

@@ -216,7 +216,7 @@ function core.json_encode(value) end  --> string (jansson; sorted keys) ; core.j
 function core.random(seed) end        --> generator: :next() u64 as integer, :uniform(), :below(n), :state() -> text, :restore(text)
 -- r:picture(x, row, picture, dx, dy): row of an f32 tensor = the square f64 picture shifted, dimmed at random, with noise
 ---The server of `tide dashboard`, from the plugin tide_http.so; of the thread that made it.
-function core.http_listen(options) end --> {port=} of 127.0.0.1 -> server: s:port(), s:token(), s:page(path, type, text), s:publish(sample, state), s:next(seconds) -> nil | {id=, method=, target=, type=, accept=, body=}, s:answer(id, status, type, text), s:number(), s:served(), s:stats(), s:close(); nil, err: EBUSY the port is taken, EUNSUPPORTED no plugin
+function core.http_listen(options) end --> {port=, served_as=} of 127.0.0.1; served_as: the origin under which a proxy serves it -> server: s:port(), s:token(), s:page(path, type, text), s:publish(sample, state), s:next(seconds) -> nil | {id=, method=, target=, type=, accept=, body=}, s:answer(id, status, type, text), s:number(), s:served(), s:stats(), s:close(); nil, err: EBUSY the port is taken, EUNSUPPORTED no plugin
 ---The calls that a server of this process gets, in an actor: c:take() -> request as s:next gives | nil closed; c:answer as s:answer, with seconds of Retry-After behind it.
 function core.http_calls(number) end --> calls | nil, err: EBUSY another actor takes them, ENOENT
 ---Processes of the local provisioner: dies with this process; output appended to a file.

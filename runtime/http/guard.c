@@ -136,7 +136,8 @@ static int check_host(const struct tide_http_rules *rules, const struct tide_htt
     if (count != 1) {
         return refuse(why, 400, count == 0 ? "no Host" : "more than one Host");
     }
-    if (!is_value(host, rules->host) && !is_value(host, rules->host_name)) {
+    const char *served = rules->served_as ? strstr(rules->served_as, "://") : NULL;
+    if (!is_value(host, rules->host) && !is_value(host, rules->host_name) && !(served && is_value(host, served + 3))) {
         return refuse(why, 403, "another Host: a name that was made to lead here");
     }
     return 0;
@@ -151,7 +152,7 @@ static int check_origin(const struct tide_http_rules *rules, const struct tide_h
     if (count > 1) {
         return refuse(why, 400, "more than one Origin");
     }
-    if (origin) {
+    if (origin && !(rules->served_as && is_value(origin, rules->served_as))) {
         struct tide_http_header rest = *origin;
         if (rest.value_size < prefix || memcmp(rest.value, scheme, prefix) != 0) {
             return refuse(why, 403, "the request of another page");

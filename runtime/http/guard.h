@@ -37,6 +37,7 @@ struct tide_http_head {
 struct tide_http_rules {
     const char *host;        /* "127.0.0.1:PORT" */
     const char *host_name;   /* "localhost:PORT" */
+    const char *served_as;   /* the origin under which a proxy serves this: "https://lab.org"; NULL: none does */
     const char *token;       /* TIDE_HTTP_TOKEN digits */
     const char *const *open; /* paths that need no token, ended by NULL */
 };

@@ -27,6 +27,7 @@ enum {
     TIDE_HTTP_STREAMS = 32,
     TIDE_HTTP_WAITING = 32, /* requests that the program has not answered */
     TIDE_HTTP_PAGES = 8,
+    TIDE_HTTP_SERVED_AS = 255,
     TIDE_HTTP_SAMPLES = 600,          /* in the ring */
     TIDE_HTTP_RING_BYTES = 4 << 20,   /* of all its samples */
     TIDE_HTTP_STATE_BYTES = 16 << 20, /* of a state; more is refused */
@@ -36,8 +37,9 @@ enum {
 };
 
 struct tide_http_options {
-    uint16_t port;                 /* of 127.0.0.1; 0: any */
-    const char *token;             /* 64 hexadecimal digits */
+    uint16_t port;         /* of 127.0.0.1; 0: any */
+    const char *token;     /* 64 hexadecimal digits */
+    const char *served_as; /* origin under which a proxy serves it, at most TIDE_HTTP_SERVED_AS bytes; or NULL */
     void (*call_waits)(void *arg); /* on the library's thread, without a lock; may be NULL */
     void *arg;
 };

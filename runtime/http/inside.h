@@ -68,7 +68,7 @@ struct tide_http {
     struct page pages[TIDE_HTTP_PAGES];
     size_t page_count;
     const char *open[TIDE_HTTP_PAGES + 2];
-    char host[32], host_name[32], token[TIDE_HTTP_TOKEN + 1];
+    char host[32], host_name[32], served_as[TIDE_HTTP_SERVED_AS + 1], token[TIDE_HTTP_TOKEN + 1];
     pthread_cond_t news; /* a request waits */
     bool closing;
     struct piece *ring[TIDE_HTTP_SAMPLES]; /* by number modulo its length */

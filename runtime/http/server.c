@@ -147,8 +147,11 @@ static int judge(struct tide_http *http, struct MHD_Connection *connection, stru
                                         .version = version,
                                         .headers = all.items,
                                         .header_count = all.count};
-    const struct tide_http_rules rules = {
-        .host = http->host, .host_name = http->host_name, .token = http->token, .open = http->open};
+    const struct tide_http_rules rules = {.host = http->host,
+                                          .host_name = http->host_name,
+                                          .served_as = http->served_as[0] ? http->served_as : NULL,
+                                          .token = http->token,
+                                          .open = http->open};
     pthread_mutex_lock(&http->lock);
     int status = tide_http_guard(&rules, &head, why);
     *wait_s = status == 401 ? wrong_token(http) : 0;
@@ -519,6 +522,7 @@ static int open_server(const struct tide_http_options *options, struct tide_http
     http->port = info->port;
     (void)snprintf(http->host, sizeof http->host, "127.0.0.1:%u", http->port);
     (void)snprintf(http->host_name, sizeof http->host_name, "localhost:%u", http->port);
+    (void)snprintf(http->served_as, sizeof http->served_as, "%s", options->served_as ? options->served_as : "");
     pthread_mutex_unlock(&http->lock);
     *out = http;
     return 0;

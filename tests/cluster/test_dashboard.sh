@@ -72,11 +72,45 @@ PY
 }
 goes_on() { state api/state | grep -q '"state":"running"'; }
 wait_for 30 goes_on
+
+# Behind a proxy its address is a Host and an Origin, and the page may lie below a path; else both are refused.
+run 2 dashboard --cluster lab --served-as lab.org/x
+says err.txt 'is no address of a page'
+behind() { # PORT TOKEN HOST ORIGIN: the status of a request that a proxy passes on
+    "$python" -c 'import http.client, sys
+port, token, host, origin = sys.argv[1:]
+c = http.client.HTTPConnection("127.0.0.1", int(port), timeout=20)
+c.request("GET", "/api/state", headers={"Host": host, "Origin": origin, "Authorization": "Bearer " + token})
+print(c.getresponse().status)' "$@" 2>/dev/null
+}
+free=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+"$TIDE" dashboard --cluster lab --port "$free" --served-as https://lab.org/tide --file served >served.txt 2>&1 </dev/null &
+served=$!
+started+=("$served")
+wait_for 20 test -s served
+says served '^https://lab.org/tide/#token=[0-9a-f]{64}$'
+token=$(sed 's/.*token=//' served)
+ready() { [ "$(behind "$free" "$token" lab.org https://lab.org)" = 200 ]; }
+wait_for 20 ready
+[ "$(behind "$free" "$token" evil.org https://lab.org)" = 403 ] || fail "another Host behind a proxy"
+[ "$(behind "$free" "$token" lab.org https://evil.org)" = 403 ] || fail "another Origin behind a proxy"
+[ "$(behind "$port" "$(sed 's/.*token=//' url)" lab.org https://lab.org)" = 403 ] || fail "a proxy that nobody named"
+kill -INT "$served"
+wait "$served"
+grep -q 'href="/\|src="/' "$root/lua/tide/dashboard/page/index.html" && fail "the page has links that leave a prefix"
 state metrics >metrics.txt; grep -q '^tide_node_up{node="n1"} 1' metrics.txt || fail "there are no metrics"
 state api/policy/tour-1 >policy.txt; grep -q '"what":"load"' policy.txt || fail "there are no decisions"
 state api/runs >runs.txt; grep -q '"state":"running"' runs.txt || fail "the run is not in the list of runs"
 id=$(grep -o '"id":"[^"]*"' runs.txt | tail -1 | cut -d'"' -f4)
 state "api/run/$id" >run.txt; grep -q 'said by the script' run.txt || fail "the run's log is not there: $(cat run.txt)"
+state "api/runs?filter=tour%20RUNNING" >found.txt; grep -q '"fit":1' found.txt || fail "the filter finds no run: $(cat found.txt)"
+state "api/runs?filter=nosuch" >found.txt; grep -q '"fit":0' found.txt || fail "the filter finds another run"
+state "api/run/$id/log?search=SAID&rank=0" >found.txt; grep -q 'said by the script' found.txt || fail "the log is not searched"
+state "api/run/$id/log?rank=9" >found.txt; grep -q said found.txt && fail "a line of another rank"
+state "api/curve?runs=$id&field=loss&x=examples" >curve.txt; grep -q '"mean":true' curve.txt || fail "no curve: $(cat curve.txt)"
+state "api/curve?runs=$id&field=loss&x=n&format=csv" >curve.csv
+[ "$(head -1 curve.csv | tr -d '\r')" = "run,name,n,loss" ] || fail "no curve as CSV: $(head -1 curve.csv)"
+grep -q "^$id,tour-1,2,[0-9.]" curve.csv || fail "the curve as CSV has no points"
 "$python" "$root/tests/browser/wire.py" url || fail "the wire"
 
 if [ -n "${TIDE_SANITIZED:-}" ]; then

@@ -56,6 +56,13 @@ describe("a chart", function()
     assert.near((places[1] + places[2]) / 2, places[3], 0.11) -- 10 lies in the middle of 1 and 100
   end)
 
+  it("draws a line where something happened, inside of the axes", function()
+    local svg = chart.svg {{log_x = true, events = {{10, "swap <b>"}, {1e6, "later"}, {0, "never"}, {0 / 0}},
+      series = {{name = "a", points = {{1, 1}, {100, 2}}}}}}
+    assert.equal(1, count(svg, 'class="event"'))
+    assert.match("<title>swap &lt;b&gt;</title>", svg)
+  end)
+
   it("draws marks without a line, each series another one", function()
     local svg = chart.svg {{series = {{name = "ours", points = {{0, 1}, {1, 2}}},
                                       {name = "published", marks = true, points = {{0, 1}, {1, 2}}},

@@ -35,6 +35,28 @@ describe("a worker", function()
   end)
   before_each(fresh)
 
+  it("reports the newest value of a gauge once, as a mean over the workers that gave one", function()
+    run_worker([[
+      local tide = require "tide"
+      tide.job {name = "j", worker = function(w)
+        w:gauge("rate", 0.5)
+        w:gauge("rate", 0.25)
+        w:report {examples = 10}
+        w:report {examples = 10}
+      end}]], {GO, {kind = "cast", right = "node", value = {op = "answer", id = 1, params = {}, stop = false}},
+      {kind = "cast", right = "node", value = {op = "answer", id = 2, params = {}, stop = false}}, END})
+    local reports = {}
+    for _, s in ipairs(fake.sent) do
+      if s.value.op == "report" then reports[#reports + 1] = s.value.fields end
+    end
+    assert.equal(0.25, reports[1].rate)
+    assert.equal(1, reports[1].rate_n)
+    assert.is_nil(reports[2].rate)
+    local report <const>, sums = require "tide.run.report", {}
+    for _, value in ipairs {0.25, 0.75} do report.add(sums, {rate = value, rate_n = 1, examples = 10}) end
+    assert.equal(0.5, report.value(sums, "rate"))
+  end)
+
   it("runs the job's function and then serves evaluations until the end", function()
     local ops = run_worker([[
       local tide = require "tide"
@@ -72,6 +94,8 @@ describe("a worker", function()
       ["w:report {wait = false, clock = 1}"] = "`clock` is a name",
       ["w:report(5)"] = "a report is a table of numbers",
       ["w:span 'elapsed'"] = "w:span: `elapsed_s` is a name",
+      ["w:gauge('rank', 1)"] = "w:gauge: `rank` is a name",
+      ["w:gauge('rate', 'high')"] = "w:gauge: `rate` is a string, not a number",
       ["w:barrier {}"] = "the name of a barrier is a string",
     }
     for call, message in pairs(messages) do

@@ -275,7 +275,8 @@ function w_methods:report(fields)
   add(own, fields)
   own.compute_s = own.compute_s and own.compute_s * self.slowness
   add(own, self.spans)
-  self.spans = {}
+  add(own, self.gauges)
+  self.spans, self.gauges = {}, {}
   local mail <const>, peers = self.mail, nil
   if mail then
     peers = {bytes = mail.bytes, wait_s = mail.wait_s}
@@ -492,6 +493,16 @@ function w_methods:artifact(name, value)
   return kept
 end
 
+---A value as it is now, such as a learning rate or a norm. The next report has it, as the mean over the workers that
+---gave one; a later value takes the place of an earlier one.
+---@param name string
+---@param value number
+function w_methods:gauge(name, value)
+  refuse("w:gauge", report.name_fault(name) or report.name_fault(name .. "_n")
+    or type(value) ~= "number" and ("`%s` is a %s, not a number"):format(name, type(value)))
+  self.gauges[name], self.gauges[name .. "_n"] = value, 1
+end
+
 ---Seconds until the value is closed are added to the next report as `<name>_s`.
 ---@param name string
 function w_methods:span(name)
@@ -550,7 +561,8 @@ function worker.new(a)
     params = resume.params or a.params or {}, state = resume.state or {}, keeps = a.keeps, controller = a.controller,
     reports = 0, barriers = 0, arrivals = {}, kept = {},
     waited_for = 0, holding = 0, clocks = resume.clock or 0, passes = resumed.passes or 0, asked = 0, wait_s = 0,
-    partial = {}, spans = {}, progress_at = 0, slowness = 1, working_since = core.now(), reported_at = core.now(),
+    partial = {}, spans = {}, gauges = {}, progress_at = 0,
+    slowness = 1, working_since = core.now(), reported_at = core.now(),
     stop_asked = false, leaving = false, rng = rng,
   }, w_methods)
   self.service = service_of(self)

@@ -441,8 +441,39 @@ static void test_queries(void **state) {
     }
 }
 
+/* Behind a proxy its address counts too, as Host and as Origin, and nothing like it. */
+static void an_address_of_a_proxy_is_another_host_and_origin(void **state) {
+    (void)state;
+    static const struct tide_http_rules served = {.host = HOST, .host_name = "localhost:7800", .token = TOKEN,
+        .open = open_paths, .served_as = "https://lab.org"};
+    static const struct {
+        const char *host, *origin;
+        int plain, behind;
+    } cases[] = {
+        {HOST, NULL, 0, 0}, {HOST, "http://" HOST, 0, 0}, {"lab.org", NULL, 403, 0},
+        {"lab.org", "https://lab.org", 403, 0}, {HOST, "https://lab.org", 403, 0}, {HOST, "http://lab.org", 403, 403},
+        {HOST, "https://lab.org.evil", 403, 403}, {HOST, "https://lab.or", 403, 403}, {"lab.org:80", NULL, 403, 403},
+        {"https://lab.org", NULL, 403, 403}, {"", NULL, 403, 403},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct request r = {.method = "POST", .target = "/api/call/x", .version = "HTTP/1.1"};
+        add(&r, "Host", cases[i].host);
+        add(&r, "Authorization", BEARER);
+        add(&r, "Content-Length", "0");
+        if (cases[i].origin) {
+            add(&r, "Origin", cases[i].origin);
+        }
+        const struct tide_http_head head = {.method = r.method, .target = r.target, .target_size = strlen(r.target),
+            .version = r.version, .headers = r.headers, .header_count = r.count};
+        const char *why = "";
+        assert_int_equal(tide_http_guard(&rules, &head, &why), cases[i].plain);
+        assert_int_equal(tide_http_guard(&served, &head, &why), cases[i].behind);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_methods), cmocka_unit_test(test_versions),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(an_address_of_a_proxy_is_another_host_and_origin),
+        cmocka_unit_test(test_methods), cmocka_unit_test(test_versions),
         cmocka_unit_test(test_targets), cmocka_unit_test(test_long_targets), cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_hosts_of_the_page), cmocka_unit_test(test_origins), cmocka_unit_test(test_sites),
         cmocka_unit_test(test_tokens), cmocka_unit_test(test_each_digit_of_the_token),

@@ -70,10 +70,11 @@ function token() {
 }
 
 const bearer = token();
+const here = (path) => path.replace(/^\//, ""); // below the address of the page, which may have a prefix
 
 async function ask(path, body) {
   const headers = { Authorization: "Bearer " + bearer };
-  const answer = await fetch(path, body === undefined ? { headers } : { method: "POST", headers, body: JSON.stringify(body) });
+  const answer = await fetch(here(path), body === undefined ? { headers } : { method: "POST", headers, body: JSON.stringify(body) });
   const data = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Error(data.error ? data.error + (data.help ? ": " + data.help : "") : "answer " + answer.status);
   return data;
@@ -136,7 +137,7 @@ async function follow() {
   if (stream || document.hidden) return;
   const mine = (stream = new AbortController());
   try {
-    const answer = await fetch("/api/stream?after=" + model.last, { headers: { Authorization: "Bearer " + bearer }, signal: mine.signal });
+    const answer = await fetch("api/stream?after=" + model.last, { headers: { Authorization: "Bearer " + bearer }, signal: mine.signal });
     if (answer.status === 401 || answer.status === 429) {
       say("access denied", true);
       tell("This page has no valid token. Open the complete address that tide dashboard printed.");
@@ -196,6 +197,37 @@ function scale(low, high, ticks, base) {
   return { low, high, ticks: out };
 }
 
+// A logarithmic axis: a tick a decade, at most a dozen.
+function decades(low, high) {
+  const first = Math.floor(Math.log10(low)), last = Math.max(first + 1, Math.ceil(Math.log10(high))), out = [], step = Math.ceil((last - first) / 11);
+  for (let e = first; e <= last; e += step) out.push(10 ** e);
+  return { low: 10 ** first, high: 10 ** last, ticks: out, log: true };
+}
+
+// An exponential moving mean, corrected for its beginning; a gap stays one.
+function smooth(points, weight) {
+  if (!(weight > 0)) return points;
+  let mean = 0, sum = 0;
+  return points.map(([x, y]) => {
+    if (!known(y)) return [x, y];
+    mean = weight * mean + (1 - weight) * y;
+    sum = weight * sum + 1 - weight;
+    return [x, mean / sum];
+  });
+}
+
+function download(name, content, type) {
+  const url = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
+  make("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+async function fetch_text(path) {
+  const answer = await fetch(here(path), { headers: { Authorization: "Bearer " + bearer } });
+  if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error || "answer " + answer.status);
+  return answer.text();
+}
+
 // Series: [{name, points: [[x, y], ...]}]; y that is not known breaks the line.
 function lines(title, series, o) {
   const W = o.width || 480, H = o.height || 150, L = 56, R = 8, T = 8, B = 20;
@@ -204,7 +236,7 @@ function lines(title, series, o) {
     for (const [x, y] of points) {
       if (!known(x)) continue;
       x0 = Math.min(x0, x); x1 = Math.max(x1, x);
-      if (known(y)) { y0 = Math.min(y0, y); y1 = Math.max(y1, y); }
+      if (known(y) && (!o.logy || y > 0)) { y0 = Math.min(y0, y); y1 = Math.max(y1, y); }
     }
   }
   const figure = make("figure", { class: "card", "data-chart": title }, make("h2", {}, title));
@@ -212,8 +244,9 @@ function lines(title, series, o) {
     figure.append(make("p", { class: "soft" }, o.empty || "nothing to show yet"));
     return figure;
   }
-  const Y = scale(y0, y1, 4, o.format === bytes ? 1024 : 10), wide = x1 - x0 || 1;
-  const px = (x) => L + (W - L - R) * (x - x0) / wide, py = (y) => T + (H - T - B) * (1 - (y - Y.low) / (Y.high - Y.low));
+  const Y = o.logy && y0 > 0 ? decades(y0, y1) : scale(y0, y1, 4, o.format === bytes ? 1024 : 10);
+  const ly = Y.log ? Math.log10 : (v) => v, lx = o.logx && x0 > 0 ? Math.log10 : (v) => v, wide = lx(x1) - lx(x0) || 1;
+  const px = (x) => L + (W - L - R) * (lx(x) - lx(x0)) / wide, py = (y) => T + (H - T - B) * (1 - (ly(y) - ly(Y.low)) / (ly(Y.high) - ly(Y.low)));
   const svg = draw("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title });
   for (const y of Y.ticks) {
     svg.append(draw("line", { class: "axis", x1: L, x2: W - R, y1: py(y), y2: py(y) }));
@@ -230,7 +263,7 @@ function lines(title, series, o) {
   series.forEach(({ points }, i) => {
     let path = "", open = false;
     for (const [x, y] of points) {
-      if (!known(x) || !known(y)) { open = false; continue; }
+      if (!known(x) || !known(y) || o.logy && !(y > 0) || o.logx && !(x > 0)) { open = false; continue; }
       path += (open ? "L" : "M") + px(x).toFixed(1) + " " + py(y).toFixed(1);
       if (!open) path += "h.1";
       open = true;
@@ -435,10 +468,12 @@ panel("Workers", (state) => {
 let by_time = false, saved = null, saved_at = 0;
 const compared = new Map(); // id -> {name, curves} of saved runs that are drawn beside those that go on
 
-async function load_saved() {
-  if (Date.now() - saved_at < 5000) return;
+let filter = "";
+
+async function load_saved(now) {
+  if (!now && Date.now() - saved_at < 5000) return;
   saved_at = Date.now();
-  try { saved = await ask("/api/runs"); } catch (problem) { saved = { runs: [], problem: problem.message }; }
+  try { saved = await ask("/api/runs?filter=" + encodeURIComponent(filter)); } catch (problem) { saved = { runs: [], problem: problem.message }; }
   show();
 }
 
@@ -448,18 +483,106 @@ async function compare(run, on) {
     try { compared.set(run.id, { name: `${run.name || run.job || ""} ${run.id}`, curves: list((await ask("/api/run/" + encodeURIComponent(run.id))).curves) }); }
     catch (problem) { saved.problem = problem.message; }
   }
+  load_curve();
   show();
 }
 
-let read = null; // {id, lines} of the saved run whose log is shown
+// The chart of one field of the runs that are checked; thinned by the server.
+const view = { field: "loss", x: "n", smooth: 0, logx: false, logy: false };
+let drawn = null; // the answer of GET /api/curve
 
-async function read_log(id) {
-  if (read && read.id === id) read = null;
+const curve_path = (more) => `/api/curve?runs=${[...compared.keys()].map(encodeURIComponent).join(",")}&field=${encodeURIComponent(view.field)}&x=${view.x}${more || ""}`;
+
+async function load_curve() {
+  if (compared.size === 0) drawn = null;
   else {
-    try { read = { id, lines: list((await ask("/api/run/" + encodeURIComponent(id))).log) }; }
-    catch (problem) { read = { id, lines: [problem.message] }; }
+    try { drawn = await ask(curve_path()); } catch (problem) { drawn = { problem: problem.message, curves: [] }; }
   }
   show();
+}
+
+function choice(label, value, options, changed) {
+  const select = make("select", {}, ...options.map(([key, name]) => make("option", { value: key, selected: key === value ? "" : null }, name)));
+  select.addEventListener("change", () => { select.blur(); changed(select.value); });
+  return make("label", {}, label, select);
+}
+
+function check(label, value, changed) {
+  const box = make("input", { type: "checkbox", checked: value ? "" : null });
+  box.addEventListener("change", () => changed(box.checked));
+  return make("label", {}, box, label);
+}
+
+function action(label, pressed) {
+  const button = make("button", { type: "button" }, label);
+  button.addEventListener("click", pressed);
+  return button;
+}
+
+function curve_chart() {
+  if (!drawn) return null;
+  const fields = [...new Set([view.field, ...list(drawn.fields)])].map((f) => [f, f]);
+  const slider = make("input", { type: "range", min: "0", max: "0.99", step: "0.01", value: String(view.smooth), id: "smooth" });
+  slider.addEventListener("change", () => { view.smooth = Number(slider.value); slider.blur(); show(); });
+  const names = { n: "report", elapsed_s: "time", examples: "examples" }, title = `${view.field}${drawn.mean ? " (mean)" : ""} by ${names[view.x]}`;
+  const format = view.x === "elapsed_s" ? seconds : count;
+  const chart = lines(title, list(drawn.curves).map((c) => ({ name: [c.name, c.params, c.id].filter(Boolean).join(" "), points: smooth(list(c.points), view.smooth) })),
+    { format: precise, zero: false, named: true, width: 960, height: 320, logx: view.logx, logy: view.logy, x: format, marks: list(drawn.curves).flatMap((c) => list(c.marks)), xname: names[view.x], empty: "no run has this field" });
+  const reload = (key) => (value) => { view[key] = value; load_curve(); }, redraw = (key) => (value) => { view[key] = value; show(); };
+  return make("div", { id: "curve" }, make("div", { class: "row" }, choice("field", view.field, fields, reload("field")), choice("over", view.x, Object.entries(names), reload("x")),
+    make("label", {}, `smoothing ${view.smooth}`, slider), check("log y", view.logy, redraw("logy")), check("log x", view.logx, redraw("logx")),
+    action("CSV", async () => { try { download(`${view.field}.csv`, await fetch_text(curve_path("&format=csv")), "text/csv"); } catch (problem) { drawn.problem = problem.message; show(); } }),
+    action("SVG", () => download(`${view.field}.svg`, picture_of(chart.querySelector("svg")), "image/svg+xml"))),
+  drawn.problem ? make("p", { class: "warn" }, drawn.problem) : null, chart);
+}
+
+// A chart as a file that looks the same elsewhere: styles of the page are written into it.
+function picture_of(svg) {
+  if (!svg) return "<svg xmlns='http://www.w3.org/2000/svg'/>";
+  const copy = svg.cloneNode(true), from = svg.querySelectorAll("*");
+  copy.setAttribute("xmlns", SVG);
+  copy.querySelectorAll("*").forEach((node, i) => {
+    const style = getComputedStyle(from[i]);
+    for (const key of ["fill", "stroke", "stroke-width", "stroke-dasharray", "font-family", "font-size"]) node.setAttribute(key, style.getPropertyValue(key));
+    node.removeAttribute("class");
+  });
+  return new XMLSerializer().serializeToString(copy);
+}
+
+let read = null; // {id, text, search, rank, stderr} of the saved run whose log is shown
+
+const log_path = () => `/api/run/${encodeURIComponent(read.id)}/log?search=${encodeURIComponent(read.search)}&rank=${encodeURIComponent(read.rank)}${read.stderr ? "&stderr=1" : ""}`;
+
+async function load_log_of() {
+  const mine = read;
+  try { mine.text = await fetch_text(log_path()); } catch (problem) { mine.text = problem.message; }
+  show();
+}
+
+function read_log(id) {
+  if (read && read.id === id) { read = null; show(); return; }
+  read = { id, text: "reading", search: "", rank: "", stderr: false };
+  load_log_of();
+}
+
+const SHOWN = 1000; // lines of a log
+
+function typed(label, id, value, changed) {
+  const input = make("input", { type: "text", id, value, autocomplete: "off", spellcheck: "false" });
+  input.addEventListener("change", () => { input.blur(); changed(input.value); });
+  return make("label", { for: id }, label, input);
+}
+
+function run_log_card() {
+  if (!read) return [];
+  const rows = read.text.split("\n"), last = rows.slice(-SHOWN);
+  return [make("h2", {}, `Log of ${read.id}`), make("div", { class: "row" },
+    typed("search", "log-search", read.search, (value) => { read.search = value; load_log_of(); }),
+    typed("rank (0: the script)", "log-rank", read.rank, (value) => { read.rank = /^[0-9]*$/.test(value) ? value : ""; load_log_of(); }),
+    check("standard error", read.stderr, (value) => { read.stderr = value; load_log_of(); }),
+    action("download", () => download(`${read.id}.log`, read.text, "text/plain"))),
+  rows.length > SHOWN ? make("p", { class: "soft" }, `the last ${SHOWN} of ${rows.length} lines; the download has all`) : null,
+  make("pre", { id: "run-log" }, last.join("\n") || "no output")];
 }
 
 function log_button(id) {
@@ -474,12 +597,15 @@ function saved_runs() {
   const rows = list(saved.runs).slice().reverse().map((r) => {
     const box = make("input", { type: "checkbox", "aria-label": "draw " + r.id, checked: compared.has(r.id) ? "" : null });
     box.addEventListener("change", () => compare(r, box.checked));
-    return [box, r.id, r.name || r.job || "", { text: r.state, class: r.state === "failed" || r.state === "lost" ? "bad" : "" }, known(r.started_at) ? new Date(r.started_at * 1000).toLocaleString("en-GB") : "",
-      seconds(r.took_s), count(r.reports), count(r.loss), count(r.rate), [r.script, r.args].filter(Boolean).join(" "), r.why || "", log_button(r.id)];
+    const failed = r.state === "failed" || r.state === "lost";
+    return [box, log_button(r.id), r.id, r.name || r.job || "", { text: failed && r.why ? `${r.state}: ${r.why}` : r.state, class: failed ? "bad" : "" }, r.user || "", r.tags || "", r.params || "", known(r.started_at) ? new Date(r.started_at * 1000).toLocaleString("en-GB") : "",
+      seconds(r.took_s), count(r.reports), count(r.loss), count(r.rate), [r.script, r.args].filter(Boolean).join(" "), [failed ? "" : r.why, r.note].filter(Boolean).join("; ")];
   });
   return make("div", { class: "card" }, make("h2", {}, `Runs in ${saved.directory || ".tide/runs"}, newest first (check to draw)`), saved.problem ? make("p", { class: "warn" }, saved.problem) : null,
-    rows_table("Saved runs", ["draw", "id", "run", "state", "started", "duration", "reports", "loss", "examples/s", "script", "reason", "log"], rows, [5, 6, 7, 8]),
-    read ? make("h2", {}, `Log of ${read.id}`) : null, read ? make("pre", { id: "run-log" }, read.lines.join("\n") || "no output") : null);
+    make("div", { class: "row" }, typed("filter", "run-filter", filter, (value) => { filter = value; load_saved(true); }),
+      make("span", { class: "soft" }, `${saved.fit ?? rows.length} of ${saved.all ?? rows.length} runs`)),
+    rows_table("Saved runs", ["draw", "log", "id", "run", "state", "person", "tags", "params", "started", "duration", "reports", "loss", "examples/s", "script", "note"], rows, [9, 10, 11, 12]),
+    ...run_log_card());
 }
 
 function saved_series() {
@@ -508,7 +634,7 @@ panel("Runs", (state) => {
     ...runs.filter((r) => list(r.layers).length > 0).map((r) => make("div", { class: "card" }, make("h2", {}, `Layers of ${r.name}`),
       rows_table(`Layers of ${r.name}`, ["layer", "of", "mean", "standard deviation", "largest", "zeros", "not finite"],
         r.layers.map(([layer, of, mean, std, max, zeros, bad]) => [layer, of, precise(mean), precise(std), precise(max), share(zeros), bad > 0 ? { text: count(bad), class: "bad" } : "0"]), [2, 3, 4, 5, 6]))),
-    make("div", { class: "row" }, button), loss_chart(true), saved_runs(),
+    make("div", { class: "row" }, button), loss_chart(true), ...[curve_chart()].filter(Boolean), saved_runs(),
     lines("Throughput by run (examples/s)", [...rates].slice(0, 24).map(([name, points]) => ({ name, points })), { format: count, named: true, width: 960, height: 200 })];
 });
 
@@ -622,7 +748,7 @@ async function record() {
   recorded = `recording ${TRACE_S} s…`;
   show();
   try {
-    const answer = await fetch("/api/trace", { method: "POST", headers: { Authorization: "Bearer " + bearer }, body: JSON.stringify({ seconds: TRACE_S }) });
+    const answer = await fetch("api/trace", { method: "POST", headers: { Authorization: "Bearer " + bearer }, body: JSON.stringify({ seconds: TRACE_S }) });
     if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error || "answer " + answer.status);
     const blob = await answer.blob(), url = URL.createObjectURL(blob), name = "tide-trace.json";
     make("a", { href: url, download: name }).click();
@@ -658,7 +784,7 @@ const current = () => panels[at];
 
 function busy_inside(node) { // somebody types or has a list open there: it is drawn again when they leave
   const active = document.activeElement;
-  return active && node.contains(active) && (active.tagName === "SELECT" || active.tagName === "TEXTAREA");
+  return active && node.contains(active) && (active.tagName === "SELECT" || active.tagName === "TEXTAREA" || active.tagName === "INPUT" && (active.type === "text" || active.type === "range"));
 }
 
 function show() {
