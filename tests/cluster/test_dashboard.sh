@@ -104,6 +104,8 @@ state api/runs >runs.txt; grep -q '"state":"running"' runs.txt || fail "the run 
 id=$(grep -o '"id":"[^"]*"' runs.txt | tail -1 | cut -d'"' -f4)
 state "api/run/$id" >run.txt; grep -q 'said by the script' run.txt || fail "the run's log is not there: $(cat run.txt)"
 state "api/runs?filter=tour%20RUNNING" >found.txt; grep -q '"fit":1' found.txt || fail "the filter finds no run: $(cat found.txt)"
+run 0 runs tag short later # a run that is over, and is read no more but for its notes
+state "api/runs?filter=later%20short" >found.txt; grep -q '"fit":1' found.txt || fail "a tag of a run that is over is not seen"
 state "api/runs?filter=nosuch" >found.txt; grep -q '"fit":0' found.txt || fail "the filter finds another run"
 state "api/run/$id/log?search=SAID&rank=0" >found.txt; grep -q 'said by the script' found.txt || fail "the log is not searched"
 state "api/run/$id/log?rank=9" >found.txt; grep -q said found.txt && fail "a line of another rank"

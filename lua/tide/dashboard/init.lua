@@ -267,8 +267,10 @@ local function fits(run, params, words)
   return true
 end
 
+local known <const> = {} -- runs that are over
+
 routes["GET /api/runs"] = function(_, query)
-  local all <const>, rows, words, fit = history.list(), {}, {}, 0
+  local all <const>, rows, words, fit = history.list(nil, known), {}, {}, 0
   for word in (fields_of(query).filter or ""):lower():gmatch "%S+" do words[#words + 1] = word end
   for i = #all, 1, -1 do
     local run <const> = all[i]

@@ -106,8 +106,16 @@ local function is_alive(record, here)
   return began ~= nil and (record.began == nil or began == record.began)
 end
 
-local function of_directory(root, id, here)
+local function with_notes(record, directory)
+  local noted <const> = notes.read(directory)
+  record.note, record.tags = noted.note, #noted.tags > 0 and noted.tags or nil
+  return record
+end
+
+-- `known`: records of runs that are over, by id, which are not read again; nil: none are kept.
+local function of_directory(root, id, here, known)
   local directory <const> = root .. "/" .. id
+  if known and known[id] then return with_notes(known[id], directory) end
   local json <const> = read(directory .. "/run.json", RECORD_BYTES)
   if not json then return nil end
   local record <const> = core.json_decode(json)
@@ -118,8 +126,8 @@ local function of_directory(root, id, here)
             why = ("run.json is of schema %s"):format(text.clean(tostring(record.schema)))}
   end
   record.id, record.directory = id, directory -- whatever it says of itself
-  local noted <const> = notes.read(directory)
-  record.note, record.tags = noted.note, #noted.tags > 0 and noted.tags or nil
+  with_notes(record, directory)
+  if known and not LIVING[record.state] then known[id] = record end
   if LIVING[record.state] and is_alive(record, here) == false then
     record.state, record.why = "lost", "its driver is gone"
   end
@@ -130,8 +138,10 @@ end
 local function is_id(name) return name:find "^[%w][%w_.-]*$" ~= nil and #name <= 128 end
 
 ---@param root? string default .tide/runs
+---@param known? table<string, tide.past_run> of an earlier list: runs that were over then are not read again, but for
+---  their notes
 ---@return tide.past_run[] oldest first
-function history.list(root)
+function history.list(root, known)
   root = root or history.ROOT
   local here <const>, list = {host = history.host()}, {}
   local names <const> = core.file_list(root) or {}
@@ -139,7 +149,7 @@ function history.list(root)
   local small <const> = #names <= SMALL
   if small then collectgarbage "stop" end -- all that is read stays
   for _, id in ipairs(names) do
-    local record <const> = is_id(id) and of_directory(root, id, here)
+    local record <const> = is_id(id) and of_directory(root, id, here, known)
     if record then list[#list + 1] = record end
   end
   if small then collectgarbage "restart" end
