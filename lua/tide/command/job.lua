@@ -3,8 +3,10 @@ local arguments = require "tide.cli.arguments"
 local artifacts = require "tide.run.artifacts"
 local client = require "tide.cluster.client"
 local errors = require "tide.errors"
+local list_of = require "tide.show.artifacts"
 local log_query = require "tide.run.log_query"
 local text = require "tide.text"
+local units = require "tide.units"
 
 local POLL_S <const> = 0.2
 local CLOSING_S <const> = 10 -- so long `wait` and `attach` wait for a script that keeps its ended run open
@@ -113,7 +115,7 @@ local function print_row(context, row)
   line("report", p.report)
   line("loss", p.loss and ("%.6g"):format(p.loss))
   if row.memory then
-    local size <const> = require("tide.units").format_size
+    local size <const> = units.format_size
     parts = {}
     for _, node in ipairs(text.sorted_keys(row.memory_used or {})) do
       local m <const> = row.memory_used[node]
@@ -208,7 +210,7 @@ local function forecast(context, o)
       guessed = now.guessed, slots = o.slots, with_slots_ends_s = other and other.ends_s, runs = answer.runs})
     return 0
   end
-  local duration <const> = require("tide.units").format_duration
+  local duration <const> = units.format_duration
   local function line(what, run)
     local begins <const> = run.begins_s and ("begins in %s, "):format(duration(run.begins_s)) or ""
     context:print(("%-24s %sends in %s%s"):format(what, begins, duration(run.ends_s),
@@ -286,7 +288,7 @@ end
 local function list_artifacts(context, o)
   local answer <const>, err = look {method = "artifacts", name = o.name}
   if not answer then return nil, err end
-  return require("tide.show.artifacts")(context, answer.ok, o.name)
+  return list_of(context, answer.ok, o.name)
 end
 
 -- A file that the run keeps comes here whole, or not at all.
@@ -307,7 +309,7 @@ local function fetch(context, o)
   end)
   if not ok then return nil, problem end
   return context:tell({name = entry.name, path = to, bytes = entry.bytes, sha256 = entry.sha256},
-    ("%s: %s, sha256 %s"):format(text.clean(to), require("tide.units").format_size(entry.bytes), entry.sha256))
+    ("%s: %s, sha256 %s"):format(text.clean(to), units.format_size(entry.bytes), entry.sha256))
 end
 
 local function prioritize(context, o)

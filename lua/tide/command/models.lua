@@ -1,4 +1,5 @@
 -- `tide models VERB`: the registry of models of a directory.
+local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
 local history = require "tide.run.history"
 local listing = require "tide.show.listing"
@@ -122,6 +123,6 @@ return {
     {name = "note", of = "add", type = "string", value = "TEXT", doc = "kept with the version"},
     {name = "to", of = "fetch", type = "string", value = "PATH",
      doc = "where the copy goes (default: its name, here)"},
-    require("tide.cli.arguments").shared.yes,
+    arguments.shared.yes,
   },
 }

@@ -4,7 +4,9 @@ local artifacts = require "tide.run.artifacts"
 local chart = require "tide.chart"
 local csv = require "tide.csv"
 local errors = require "tide.errors"
+local gc = require "tide.run.gc"
 local history = require "tide.run.history"
+local list_of = require "tide.show.artifacts"
 local log_query = require "tide.run.log_query"
 local notes = require "tide.run.notes"
 local listing = require "tide.show.listing"
@@ -160,7 +162,7 @@ local function logs(context, runs)
 end
 
 local function list_artifacts(context, runs)
-  return require("tide.show.artifacts")(context, artifacts.list(runs[1].directory), runs[1].id)
+  return list_of(context, artifacts.list(runs[1].directory), runs[1].id)
 end
 
 -- Removes runs that are over: by age, and the oldest until the rest has a size. Those with the tag `keep` stay.
@@ -169,7 +171,6 @@ local function collect(context, o)
     return nil, errors.new("T0103", {message = "`tide runs gc` requires --older, --size or both",
       help = "tide runs gc --older 30d --size 20GB --dry-run"})
   end
-  local gc <const> = require "tide.run.gc"
   local found <const> = gc.plan(history.list(root_of(context)), {older_s = o.older, bytes = o.size,
     now = context.core.wall()})
   local bytes = 0

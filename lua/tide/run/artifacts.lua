@@ -4,6 +4,7 @@
 --
 -- A file comes in parts into a file beside, and gets its name when it is whole and its sum is right. A full disk or a
 -- sender that dies in between changes nothing of what is there. How many bytes a run keeps is limited.
+local arrays = require "tide.array_files"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local text = require "tide.text"
@@ -198,7 +199,6 @@ end
 -- removed.
 local function file_of(name, value)
   if type(value) == "string" then return value, false end
-  local arrays <const> = require "tide.array_files"
   local format <const> = arrays.format_of(name)
   if not format then
     return refuse(("`%s` does not say in which format a tensor is kept"):format(name),

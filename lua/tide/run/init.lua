@@ -2,6 +2,7 @@
 --
 -- The run itself lives in its controller actor (controller.lua) and on the workers; this end polls the controller for
 -- what happened, draws the progress line meanwhile, and turns Ctrl-C into a stop: once at the next report, twice now.
+local artifacts = require "tide.run.artifacts"
 local array_files = require "tide.array_files"
 local checks = require "tide.checks"
 local children = require "tide.cluster.children"
@@ -240,7 +241,7 @@ end
 ---@return tide.artifact {name, bytes, sha256, time}
 function run:artifact(name, value)
   local directory <const> = not self.cluster.context.simulated and self.directory or nil
-  local kept <const>, err = require("tide.run.artifacts").keep(directory, name, value)
+  local kept <const>, err = artifacts.keep(directory, name, value)
   if not kept then error(err, 2) end
   return kept
 end

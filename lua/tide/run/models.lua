@@ -6,6 +6,7 @@
 local artifacts = require "tide.run.artifacts"
 local core = require "tide.core"
 local errors = require "tide.errors"
+local gc = require "tide.run.gc"
 local text = require "tide.text"
 
 local models = {}
@@ -117,7 +118,7 @@ function models.add(name, run, artifact, o)
       loss = run.loss, added_at = core.wall(), added_by = core.person(), note = o.note} .. "\n")
   end
   if ok then return record_of(root, name, version) end
-  require("tide.run.gc").remove(directory)
+  gc.remove(directory)
   return nil, errors.from(err, "T0403")
 end
 
@@ -132,7 +133,7 @@ end
 ---@param model tide.model
 ---@return true|nil, tide.error? err
 function models.remove(model)
-  return require("tide.run.gc").remove((model.path:gsub("/[^/]*$", "")))
+  return gc.remove((model.path:gsub("/[^/]*$", "")))
 end
 
 return models

@@ -4,6 +4,7 @@
 -- evaluated) and reads its mailbox only where the job waits or asks (report, barrier, chunks, stopping): those are the
 -- points at which evaluations run and a stop takes effect. After job.worker has returned it serves evaluations until
 -- it is asked to end.
+local artifacts = require "tide.run.artifacts"
 local core = require "tide.core"
 local data_sets = require "tide.run.data_sets"
 local output = require "tide.run.output"
@@ -488,7 +489,7 @@ end
 ---@param value string|tide.tensor|table<string, tide.tensor> the path of a file, a tensor, or tensors by name
 ---@return tide.artifact {name, bytes, sha256, time, rank, node}
 function w_methods:artifact(name, value)
-  local kept <const>, err = require("tide.run.artifacts").keep_by(self.controller, self, name, value)
+  local kept <const>, err = artifacts.keep_by(self.controller, self, name, value)
   if not kept then error(err, 2) end
   return kept
 end
