@@ -249,6 +249,12 @@ function tide_worker:log(record) end
 ---@return tide.artifact {name, bytes, sha256, time, rank, node}
 function tide_worker:artifact(name, value) end
 
+---A value as it is now, such as a learning rate or a norm. The next report has it, as the mean over the workers that
+---gave one; a later value takes the place of an earlier one.
+---@param name string
+---@param value number
+function tide_worker:gauge(name, value) end
+
 ---Seconds until the value is closed are added to the next report as `<name>_s`.
 ---@param name string
 function tide_worker:span(name) end

@@ -41,7 +41,7 @@ before_each(function()
   end
   package.loaded["tide.scheduler"] = {new = function()
     local none <const> = function() return nil end
-    return {is_active = none, recover = none, held_back = none,
+    return {is_active = none, recover = none, held_back = none, priority = function() return 0 end,
             tick = none, finished = none, event = none, told = none, row = none}
   end}
   fake.members_list = {{id = 1, name = "n1", state = "up", workers = 4}}
