@@ -1,4 +1,4 @@
--- docs/guides/dynamic-networks.md: local g = m:grow {vertices = 4096}                -- room to begin with; it doubles by itself. train = false: no gradients
+-- docs/guides/dynamic-networks.md: local g = m:grow {vertices = 4096}                -- initial room; it doubles by itself. train = false: no gradients
 local tide, nn = require "tide", require "tide.nn"
 local tree = nn.vertex("tree", function(p, v)
   local h = v:state("h", 8)
