@@ -12,6 +12,7 @@
  */
 #include "bench/report.h"
 #include "store/core/table.h"
+#include "tide/clock.h"
 
 #include <stdlib.h>
 #include <time.h>

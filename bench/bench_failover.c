@@ -12,6 +12,7 @@
  */
 #include "bench/report.h"
 #include "store/core/table.h"
+#include "tide/stats.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -9,6 +9,9 @@
  */
 #include "bench/bare_stream.h"
 #include "bench/copied_rows.h"
+#include "tide/clock.h"
+#include "tide/placement.h"
+#include "tide/stats.h"
 
 #include <signal.h>
 #include <stdlib.h>

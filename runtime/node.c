@@ -140,8 +140,10 @@ static int check(const struct tide_node_options *o) {
     return 0;
 }
 
-int tide_node_create(const struct tide_node_options *options, struct tide_node **out) {
-    int rc = check(options);
+int tide_node_create(const struct tide_node_options *given, struct tide_node **out) {
+    struct tide_node_options own, *options = &own;
+    int rc = tide__layout_read("node", given, TIDE_LAYOUT(struct tide_node_options, rate_bytes), &own, sizeof own);
+    rc = rc < 0 ? rc : check(options);
     if (rc < 0) {
         return rc;
     }

@@ -17,6 +17,9 @@ echo "$out"
 grep -q "row 999 = 10 20 30 40" <<<"$out"
 grep -q "three greetings answered" <<<"$out"
 "$prefix/bin/tide" version >/dev/null
+for library in tide tide-actor; do
+  readelf -d "$(dirname "$pc")/lib$library.so" | grep -q "SONAME.*lib$library.so.1\]" || { echo "lib$library.so has another SOVERSION than 1"; exit 1; }
+done
 grep -q '^function tide_tensor:axpy(a, x) end' "$prefix/share/tide/meta/tide.meta.lua" # what editors complete with
 cat >"$work/kernel.lua" <<'LUA'
 local tide = require "tide"

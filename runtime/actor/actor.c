@@ -114,8 +114,13 @@ static void spawn_failed(struct scheduler *s, struct actor *actor) {
     actor_slot_return(s, actor);
 }
 
-int tide_spawn(struct tide_node *node, const struct tide_actor_options *o, tide_address *out) {
+int tide_spawn(struct tide_node *node, const struct tide_actor_options *given, tide_address *out) {
     struct tide_system *system = tide_system_of(node);
+    struct tide_actor_options own, *o = &own;
+    int code = tide__layout_read("actor", given, TIDE_LAYOUT(struct tide_actor_options, opens), &own, sizeof own);
+    if (code < 0) {
+        return code;
+    }
     if ((o->handle != NULL) == (o->run != NULL)) {
         return tide_fail(TIDE_EINVAL, "an actor has either a handler or a fiber main function");
     }

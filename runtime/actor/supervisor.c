@@ -170,7 +170,25 @@ static int supervisor_handle(void *state, const struct tide_message *m) {
     }
 }
 
-int tide_supervise(struct tide_node *node, const struct tide_supervisor_options *o, tide_address *out) {
+/* Child `i` of an array whose elements may be those of another version's header: `actor` at their end has the size. */
+static int read_child(const struct tide_supervisor_options *o, size_t i, struct tide_child *out) {
+    const size_t first = TIDE_LAYOUT(struct tide_child, actor.opens), stride = o->child_size ? o->child_size : first;
+    if (stride < first) {
+        return tide_fail(TIDE_EINVAL, "supervisor options: %zu is no size of struct tide_child", stride);
+    }
+    const struct tide_child *given = (const void *)((const char *)o->children + i * stride);
+    memcpy(out, given, offsetof(struct tide_child, actor));
+    return tide__layout_read("actor", &given->actor, TIDE_LAYOUT(struct tide_actor_options, opens), &out->actor,
+                             sizeof out->actor);
+}
+
+int tide_supervise(struct tide_node *node, const struct tide_supervisor_options *given, tide_address *out) {
+    struct tide_supervisor_options own, *o = &own;
+    int rc =
+        tide__layout_read("supervisor", given, TIDE_LAYOUT(struct tide_supervisor_options, link), &own, sizeof own);
+    if (rc < 0) {
+        return rc;
+    }
     struct supervisor *sv = tide_alloc_zero(1, sizeof *sv + o->child_count * sizeof(struct child));
     if (!sv) {
         return TIDE_ENOMEM;
@@ -181,19 +199,21 @@ int tide_supervise(struct tide_node *node, const struct tide_supervisor_options 
     sv->period = o->period != 0 ? o->period : 5 * TIDE_SECOND;
     sv->backoff = o->backoff != 0 ? o->backoff : TIDE_SECOND / 10;
     sv->child_count = o->child_count;
-    for (size_t i = 0; i < o->child_count; i++) {
-        sv->children[i] = (struct child){.spec = o->children[i], .wanted = true};
+    for (size_t i = 0; i < o->child_count && rc == 0; i++) {
+        sv->children[i].wanted = true;
+        rc = read_child(o, i, &sv->children[i].spec);
     }
     tide_address address;
-    int rc = tide_spawn(node,
-                        &(struct tide_actor_options){.name = o->name,
-                                                     .type = "supervisor",
-                                                     .handle = supervisor_handle,
-                                                     .state = sv,
-                                                     .release = supervisor_release,
-                                                     .role = o->role,
-                                                     .link = o->link},
-                        &address);
+    rc = rc < 0 ? rc
+                : tide_spawn(node,
+                             &(struct tide_actor_options){.name = o->name,
+                                                          .type = "supervisor",
+                                                          .handle = supervisor_handle,
+                                                          .state = sv,
+                                                          .release = supervisor_release,
+                                                          .role = o->role,
+                                                          .link = o->link},
+                             &address);
     if (rc < 0) {
         tide_free(sv);
         return rc;

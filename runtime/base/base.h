@@ -78,6 +78,15 @@ char *tide_strdup(const char *text);
 void *tide_map(size_t size, bool guard);
 void tide_unmap(void *memory, size_t size);
 
+/* ---- option structs of the public headers, which begin with their size ---- */
+/* Size of a first layout, whose last field is named. A field that is added later begins behind it, in a multiple of 8:
+ * what fills it up to there may be garbage of an older program. Calls inside of the library that set such a field set
+ * the size too, as programs do. */
+#define TIDE_LAYOUT(type, last) ((offsetof(type, last) + sizeof(((type *)NULL)->last) + 7) & ~(size_t)7)
+/* Copies the options of a program that was compiled with another version's header, perhaps: `own` bytes, 0 where it
+ * knew less. EVERSION: it knew more, and set it. */
+int tide__layout_read(const char *what, const void *given, size_t first, void *out, size_t own);
+
 /* ---- text ---- */
 /* Into `out`, cut to its size. What snprintf("%s") does, which takes many times as long in a process where a library
  * has registered conversions of its own (libquadmath, which OpenBLAS brings). */

@@ -9,6 +9,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+enum { OPTIONS_MAX = 64 << 10 }; /* bytes of an option struct */
+
 /* libuv's code for "end of file", the only one of its own numbers that streams meet; the others
  * are -errno. */
 enum { LIBUV_EOF = -4095, LIBUV_EAI_FIRST = -3014, LIBUV_EAI_LAST = -3000, ERRNO_LAST = -4095 };
@@ -170,4 +172,26 @@ int tide__error_from_errno(int negative_errno) {
     default:
         return TIDE_EIO;
     }
+}
+
+int tide__layout_read(const char *what, const void *given, size_t first, void *out, size_t own) {
+    size_t size;
+    memcpy(&size, given, sizeof size);
+    size = size == 0 ? first : size;
+    if (size < first || size > OPTIONS_MAX) {
+        return tide_fail(TIDE_EINVAL, "%s options: %zu is no size of them; set it by TIDE_..._OPTIONS_INIT", what,
+                         size);
+    }
+    for (size_t i = own; i < size; i++) {
+        if (((const unsigned char *)given)[i] != 0) {
+            return tide_fail(
+                TIDE_EVERSION,
+                "%s options: this library is %s and has no option at byte %zu: it is older than the program", what,
+                TIDE_VERSION, i);
+        }
+    }
+    memset(out, 0, own);
+    memcpy(out, given, size < own ? size : own);
+    memcpy(out, &own, sizeof own);
+    return 0;
 }

@@ -561,9 +561,6 @@ static int start_thread(struct tide_client *c) {
 /* ---- opening and closing ---- */
 
 static int check_options(const struct tide_client_options *o) {
-    if (!o || o->size != sizeof *o) {
-        return tide_fail(TIDE_EINVAL, "the options' size is not that of this library's version");
-    }
     if (o->cluster && !tide_identifier_valid(o->cluster)) {
         return tide_fail(TIDE_EINVAL, "'%.63s' is no name of a cluster: lower-case letters, digits and . _ -",
                          o->cluster);
@@ -676,8 +673,12 @@ static bool is_served(void *arg) {
     return client_gateway(arg) != NULL;
 }
 
-int tide_client_open(const struct tide_client_options *options, struct tide_client **out) {
-    int rc = check_options(options);
+int tide_client_open(const struct tide_client_options *given, struct tide_client **out) {
+    static const struct tide_client_options plain = {0};
+    struct tide_client_options own, *options = &own;
+    int rc = tide__layout_read("client", given ? given : &plain, TIDE_LAYOUT(struct tide_client_options, memory), &own,
+                               sizeof own);
+    rc = rc < 0 ? rc : check_options(options);
     *out = NULL;
     if (rc != 0) {
         return rc;

@@ -17,7 +17,11 @@
 
 #include "tide/actor.h"
 #include "tide/checkpoint.h"
+#include "tide/clock.h"
 #include "tide/lua.h"
+#include "tide/placement.h"
+#include "tide/sampler.h"
+#include "tide/stats.h"
 #include "tide/table.h"
 
 #endif

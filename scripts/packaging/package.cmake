@@ -1,6 +1,6 @@
 # What an installation has beside programs and libraries, and how CPack makes Debian packages of it (docs/guides/packages.md).
 #
-# Packages: tide (programs, plugins, examples, manual), libtide0, libtide-client0, python3-tide, libtide-dev, and
+# Packages: tide (programs, plugins, examples, manual), libtide1, libtide-client0, python3-tide, libtide-dev, and
 # tide-cuda where nvcc built the module.
 # The same sources give the same bytes: times are SOURCE_DATE_EPOCH's, paths of the build are mapped away (./dev package).
 
@@ -25,7 +25,7 @@ install(DIRECTORY ${TIDE_EXTRA}/fish/ DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/
 configure_file(${TIDE_PACKAGING}/tide-node@.service.in ${CMAKE_BINARY_DIR}/tide-node@.service @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/tide-node@.service DESTINATION lib/systemd/system COMPONENT tide)
 
-set(TIDE_COMPONENTS tide libtide0 libtide-client0 python3-tide libtide-dev)
+set(TIDE_COMPONENTS tide libtide1 libtide-client0 python3-tide libtide-dev)
 if(TARGET tide_cuda)
   list(APPEND TIDE_COMPONENTS tide-cuda)
 endif()
@@ -58,15 +58,15 @@ set(CPACK_DEBIAN_TIDE_PACKAGE_DEPENDS "libopenblas0-pthread | libopenblas0") # b
 set(CPACK_DEBIAN_TIDE_PACKAGE_SUGGESTS "libtide-dev, wordnet-base")
 set(CPACK_COMPONENT_TIDE_DESCRIPTION "The programs tide and tide-sim, their plugins, shipped policies, examples, manual pages, completions for shells
 and a systemd unit for nodes.")
-set(CPACK_DEBIAN_LIBTIDE0_PACKAGE_NAME libtide0)
-set(CPACK_DEBIAN_LIBTIDE0_PACKAGE_SECTION libs)
-set(CPACK_DEBIAN_LIBTIDE0_PACKAGE_DEPENDS "libopenblas0-pthread | libopenblas0")
-set(CPACK_COMPONENT_LIBTIDE0_DESCRIPTION "Shared libraries for programs with actors and parameter tables of their own:
+set(CPACK_DEBIAN_LIBTIDE1_PACKAGE_NAME libtide1)
+set(CPACK_DEBIAN_LIBTIDE1_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_LIBTIDE1_PACKAGE_DEPENDS "libopenblas0-pthread | libopenblas0")
+set(CPACK_COMPONENT_LIBTIDE1_DESCRIPTION "Shared libraries for programs with actors and parameter tables of their own:
 libtide (actors, tables, Lua) and libtide-actor (actors alone).")
 # dpkg runs ldconfig by itself when it is told so; packages that link to the libraries learn by shlibs whose they are.
 file(WRITE ${CMAKE_BINARY_DIR}/control/triggers "activate-noawait ldconfig\n")
-file(WRITE ${CMAKE_BINARY_DIR}/control/shlibs "libtide 0 libtide0 (>= ${PROJECT_VERSION})\nlibtide-actor 0 libtide0 (>= ${PROJECT_VERSION})\n")
-set(CPACK_DEBIAN_LIBTIDE0_PACKAGE_CONTROL_EXTRA ${CMAKE_BINARY_DIR}/control/triggers ${CMAKE_BINARY_DIR}/control/shlibs)
+file(WRITE ${CMAKE_BINARY_DIR}/control/shlibs "libtide 1 libtide1 (>= ${PROJECT_VERSION})\nlibtide-actor 1 libtide1 (>= ${PROJECT_VERSION})\n")
+set(CPACK_DEBIAN_LIBTIDE1_PACKAGE_CONTROL_EXTRA ${CMAKE_BINARY_DIR}/control/triggers ${CMAKE_BINARY_DIR}/control/shlibs)
 set(CPACK_DEBIAN_LIBTIDE-CLIENT0_PACKAGE_NAME libtide-client0)
 set(CPACK_DEBIAN_LIBTIDE-CLIENT0_PACKAGE_SECTION libs)
 set(CPACK_COMPONENT_LIBTIDE-CLIENT0_DESCRIPTION "The shared library by which any program reads and writes rows of a running cluster and calls its actors, without Lua
@@ -84,7 +84,7 @@ set(CPACK_DEBIAN_PYTHON3-TIDE_PACKAGE_SUGGESTS "tide, python3-torch")
 set(CPACK_COMPONENT_PYTHON3-TIDE_DESCRIPTION "Rows, actors and runs of a running cluster from Python, blocking or with asyncio.")
 set(CPACK_DEBIAN_LIBTIDE-DEV_PACKAGE_NAME libtide-dev)
 set(CPACK_DEBIAN_LIBTIDE-DEV_PACKAGE_SECTION libdevel)
-set(CPACK_DEBIAN_LIBTIDE-DEV_PACKAGE_DEPENDS "libtide0 (= ${PROJECT_VERSION}), libtide-client0 (= ${PROJECT_VERSION}), libuv1-dev")
+set(CPACK_DEBIAN_LIBTIDE-DEV_PACKAGE_DEPENDS "libtide1 (= ${PROJECT_VERSION}), libtide-client0 (= ${PROJECT_VERSION}), libuv1-dev")
 set(CPACK_DEBIAN_LIBTIDE-DEV_PACKAGE_SHLIBDEPS OFF)
 set(CPACK_COMPONENT_LIBTIDE-DEV_DESCRIPTION "Headers, the static library, pkg-config files and the CMake package.")
 set(CPACK_DEBIAN_TIDE-CUDA_PACKAGE_NAME tide-cuda)

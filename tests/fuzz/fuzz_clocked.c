@@ -10,6 +10,7 @@
  */
 #include "fuzz.h"
 #include "store/clocked/clocked.h"
+#include "tide/clock.h"
 
 enum { KEYS = 16, MESSAGES_MAX = 16, WAITS = 20000, MS = 1000000 };
 

@@ -21,6 +21,7 @@
  */
 #include "store/core/table.h"
 #include "world.h"
+#include "tide/stats.h"
 
 #include <stdlib.h>
 

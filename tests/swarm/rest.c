@@ -11,6 +11,7 @@
 #include "world.h"
 
 #include "store/slots/move.h"
+#include "tide/stats.h"
 
 #include <stdarg.h>
 

@@ -10,6 +10,9 @@
  */
 #include "store/core/technique.h"
 #include "world.h"
+#include "tide/clock.h"
+#include "tide/placement.h"
+#include "tide/stats.h"
 
 static const uint64_t stillness = 3 * TIDE_SECOND;
 

@@ -13,6 +13,7 @@
 #include "store/core/options.h"
 #include "store/core/table.h"
 #include "world.h"
+#include "tide/clock.h"
 
 #include <math.h>
 

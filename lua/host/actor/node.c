@@ -11,6 +11,7 @@
 #include "net/net.h"
 #include "operation.h"
 #include "store/core/store.h"
+#include "tide/stats.h"
 
 #include <semaphore.h>
 #include <signal.h>

@@ -216,9 +216,16 @@ int tide_node_agent(struct tide_node *node) {
     return tide__lua_spawn(node, &agent, NULL, NULL);
 }
 
-int tide_spawn_lua(struct tide_node *node, const struct tide_lua_options *options, tide_address *out) {
-    if (!node || !options || !options->source || options->role > TIDE_ROLE_CONTROL) {
+int tide_spawn_lua(struct tide_node *node, const struct tide_lua_options *given, tide_address *out) {
+    struct tide_lua_options options = {0};
+    int code = given ? tide__layout_read("Lua actor", given, TIDE_LAYOUT(struct tide_lua_options, opens), &options,
+                                         sizeof options)
+                     : 0;
+    if (code < 0) {
+        return code;
+    }
+    if (!node || !options.source || options.role > TIDE_ROLE_CONTROL) {
         return tide_fail(TIDE_EINVAL, "a Lua actor needs a node, a source and a role");
     }
-    return tide__lua_spawn(node, options, NULL, out);
+    return tide__lua_spawn(node, &options, NULL, out);
 }

@@ -4,6 +4,7 @@
  */
 #include "lua/host/host.h"
 #include "store/core/store.h"
+#include "tide/stats.h"
 
 #include <string.h>
 

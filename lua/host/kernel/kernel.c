@@ -8,6 +8,7 @@
 #include "module.h"
 
 #include "actor/actor.h"
+#include "tide/clock.h"
 
 #include <string.h>
 

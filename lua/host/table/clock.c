@@ -1,5 +1,7 @@
 /* Clocks of workers, and the consistency of tables, for Lua. */
 #include "lua/host/host.h"
+#include "tide/clock.h"
+#include "tide/stats.h"
 
 /* worker, clock, domain -> true | nil, err */
 static int core_worker_begin(lua_State *L) {

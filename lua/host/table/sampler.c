@@ -3,6 +3,7 @@
  * script's own is a function; what it raises ends the call that drew.
  */
 #include "lua/host/host.h"
+#include "tide/sampler.h"
 
 #include <string.h>
 

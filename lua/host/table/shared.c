@@ -1,5 +1,7 @@
 /* Shared keys for Lua: techniques of keys, intents, and what came of them. */
 #include "lua/host/host.h"
+#include "tide/placement.h"
+#include "tide/stats.h"
 
 static int answer(lua_State *L, int code) {
     if (code < 0) {

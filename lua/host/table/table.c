@@ -12,6 +12,7 @@
 #include "readers/text.h"
 #include "store/checkpoint/save.h"
 #include "store/core/store.h"
+#include "tide/placement.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,8 @@
 /* What a node knows of its tables, for Lua: where rows are, counters, hot keys, health, homes. */
 #include "lua/host/host.h"
 #include "store/core/store.h"
+#include "tide/placement.h"
+#include "tide/stats.h"
 
 #include <string.h>
 

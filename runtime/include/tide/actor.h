@@ -132,9 +132,17 @@ void tide_blob_unref(struct tide_blob *blob);
 
 /* ---- Nodes --------------------------------------------------------------------------------------------------- */
 
+/*
+ * Option structs begin with their size, by which a program runs on a newer library: what it does not know of has its
+ * default. TIDE_..._OPTIONS_INIT sets it: `struct tide_node_options o = {TIDE_NODE_OPTIONS_INIT, .name = "a"};`. 0 is
+ * the size of the first such layout (SOVERSION 1). EVERSION: the program knows, and sets, what this library does not.
+ */
+
 struct tide_node;
 
+#define TIDE_NODE_OPTIONS_INIT .size = sizeof(struct tide_node_options)
 struct tide_node_options {
+    size_t size; /* of this struct; 0: its first layout */
     const char
         *cluster;     /* identifier; default "local", and of a client whatever the cluster at the endpoint is called */
     const char *name; /* identifier, unique in the cluster; default "n<id>" given by the controller */
@@ -206,7 +214,9 @@ enum tide_look_how {
     TIDE_LOOK_FORCED /* the same, with what can be read in the middle of anything */
 };
 
+#define TIDE_ACTOR_OPTIONS_INIT .size = sizeof(struct tide_actor_options)
 struct tide_actor_options {
+    size_t size;         /* of this struct; 0: its first layout */
     const char *name;    /* registered on this node, or NULL */
     const char *type;    /* shown by introspection: "shard", "worker"; static string */
     tide_handler handle; /* either handle ... */
@@ -319,14 +329,18 @@ enum tide_restart { TIDE_PERMANENT, TIDE_TRANSIENT, TIDE_TEMPORARY };
 enum tide_strategy { TIDE_ONE_FOR_ONE, TIDE_REST_FOR_ONE, TIDE_ALL_FOR_ONE };
 
 struct tide_child {
-    struct tide_actor_options actor; /* state and release stay the supervisor's: see start */
     /* Makes a fresh state for each (re)start; NULL: actor.state is reused and released with the supervisor. */
     int (*start)(void *argument, void **state);
     void *argument;
     enum tide_restart restart;
+    struct tide_actor_options actor; /* state and release stay the supervisor's: see start. Last: it may grow */
 };
 
+#define TIDE_SUPERVISOR_OPTIONS_INIT                                                                                   \
+    .size = sizeof(struct tide_supervisor_options), .child_size = sizeof(struct tide_child)
 struct tide_supervisor_options {
+    size_t size;       /* of this struct; 0: its first layout */
+    size_t child_size; /* of struct tide_child; 0: its first layout */
     const char *name;
     enum tide_strategy strategy;
     uint32_t restarts_max;             /* more than this many restarts ... default 3 */

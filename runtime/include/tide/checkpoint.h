@@ -14,7 +14,9 @@ enum tide_cut {
     TIDE_CUT_FUZZY, /* each row as of some moment while it was written */
 };
 
+#define TIDE_CHECKPOINT_OPTIONS_INIT .size = sizeof(struct tide_checkpoint_options)
 struct tide_checkpoint_options {
+    size_t size;         /* of this struct (tide/actor.h); 0: its first layout */
     const char *dir;     /* of all generations; made if need be. Every node must reach it under this path */
     uint8_t cut;         /* enum tide_cut */
     uint32_t keep;       /* generations that stay; default 3, at least 2 */

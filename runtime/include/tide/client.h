@@ -4,7 +4,7 @@
  *
  *   struct tide_client *client;
  *   struct tide_client_table *factors;
- *   struct tide_client_options options = {.size = sizeof options, .cluster = "lab", .right = TIDE_RIGHT_OPERATE};
+ *   struct tide_client_options options = {TIDE_CLIENT_OPTIONS_INIT, .cluster = "lab", .right = TIDE_RIGHT_OPERATE};
  *   tide_client_open(&options, &client);
  *   tide_client_table(client, "factors", 0, &factors);
  *   tide_client_pull(factors, keys, 100, rows, 0, NULL);
@@ -31,8 +31,9 @@ enum { TIDE_CLIENT_ABI = 1, TIDE_CLIENT_OUTSTANDING_MAX = 1024 };
 /* The TIDE_CLIENT_ABI of the library. */
 unsigned tide_client_abi(void);
 
+#define TIDE_CLIENT_OPTIONS_INIT .size = sizeof(struct tide_client_options)
 struct tide_client_options {
-    size_t size;              /* of this struct */
+    size_t size;              /* of this struct (tide/actor.h); 0: its first layout */
     const char *cluster;      /* name; NULL: of the credential, or whatever the cluster at the endpoint is called */
     const char *endpoints;    /* of members, separated by commas; NULL: the cluster of this name on this machine */
     const char *keys;         /* directory of a credential; NULL: this machine only */

@@ -8,7 +8,9 @@
 extern "C" {
 #endif
 
+#define TIDE_LUA_OPTIONS_INIT .size = sizeof(struct tide_lua_options)
 struct tide_lua_options {
+    size_t size;          /* of this struct (tide/actor.h); 0: its first layout */
     const char *name;     /* registered name, or NULL */
     const char *source;   /* Lua text */
     const char *chunk;    /* its name in errors: "@worker.lua" */

@@ -33,6 +33,7 @@
 #include "store/rows/copy_record.h"
 #include "store/core/technique.h"
 #include "store/operation/shard.h"
+#include "tide/stats.h"
 
 enum {
     TIDE__FILTER_WORDS = 1024,

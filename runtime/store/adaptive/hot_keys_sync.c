@@ -13,6 +13,7 @@
 #include "store/operation/inbox.h"
 #include "store/rows/slot_index.h"
 #include "store/adaptive/intent.h"
+#include "tide/stats.h"
 
 #include <math.h>
 

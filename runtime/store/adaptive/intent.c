@@ -7,6 +7,7 @@
 #include "store/adaptive/intent.h"
 #include "store/operation/inbox.h"
 #include "store/adaptive/owner.h"
+#include "tide/placement.h"
 
 enum {
     ROUND_NS = 1000000, /* while any intent is there; changes are handled at once */

@@ -24,6 +24,7 @@
 
 #include "store/core/clock.h"
 #include "store/adaptive/hot_keys.h"
+#include "tide/placement.h"
 
 /* ---- action_timer.c: when to act (AdaPM, section 4.3) ---- */
 struct tide__action_timer { /* of a worker */

@@ -9,6 +9,7 @@
 #include "store/adaptive/intent.h"
 #include "store/core/node_sets.h"
 #include "store/adaptive/owner.h"
+#include "tide/placement.h"
 
 enum { HOPS_MAX = 4, KEYS_MAX = 1 << 22 };
 

@@ -8,6 +8,7 @@
 #include "store/adaptive/location_cache.h"
 #include "store/adaptive/owner.h"
 #include "store/adaptive/hot_keys.h"
+#include "tide/stats.h"
 
 /* ---- words ---- */
 

@@ -11,6 +11,7 @@
 #include "base/alias.h"
 #include "store/adaptive/owner.h"
 #include "store/core/table_drop.h"
+#include "tide/sampler.h"
 
 enum {
     SAMPLES_MAX = 4096,
@@ -457,8 +458,9 @@ static int here_create(struct tide_sampler *s) {
 
 int tide_sampler_create(struct tide_table *table, const struct tide_sampler_options *options,
                         struct tide_sampler **out) {
-    struct tide_sampler_options o = *options;
-    int code = check(table, &o);
+    struct tide_sampler_options o;
+    int code = tide__layout_read("sampler", options, TIDE_LAYOUT(struct tide_sampler_options, seed), &o, sizeof o);
+    code = code ? code : check(table, &o);
     struct tide_sampler *s = code ? NULL : tide_alloc_zero(1, sizeof *s);
     if (!s) {
         return code ? code : TIDE_ENOMEM;

@@ -10,6 +10,8 @@
 #include "store/core/catalog.h"
 #include "store/replica/replica.h"
 #include "store/adaptive/hot_keys.h"
+#include "tide/placement.h"
+#include "tide/stats.h"
 
 #include <math.h>
 
@@ -283,10 +285,15 @@ int tide__technique_message(struct tide_store *store, struct tide__incoming *in)
 /* ---- requesters ---- */
 
 int tide_table_manage(struct tide_table *table, const uint64_t *keys, size_t key_count, uint8_t technique,
-                      const struct tide_share_options *options) {
+                      const struct tide_share_options *given) {
     static const struct tide_share_options plain = {0};
     struct tide_store *store = table->store;
-    options = options ? options : &plain;
+    struct tide_share_options own, *options = &own;
+    int code = tide__layout_read("share", given ? given : &plain, TIDE_LAYOUT(struct tide_share_options, clip), &own,
+                                 sizeof own);
+    if (code < 0) {
+        return code;
+    }
     if (!store->net) {
         return tide_fail(TIDE_EUNREACHABLE, "there is no cluster to share keys in");
     }
@@ -304,7 +311,6 @@ int tide_table_manage(struct tide_table *table, const uint64_t *keys, size_t key
                                 .clip = options->clip},
                       .nodes = (const uint8_t *)nodes,
                       .node_count = options->node_count};
-    int code = 0;
     for (size_t at = 0; at < key_count && !code; at += o.key_count) {
         struct tide_reply *reply = NULL;
         o.keys = (const uint8_t *)(keys + at);

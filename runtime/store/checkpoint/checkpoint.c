@@ -10,6 +10,8 @@
 
 #include "store/checkpoint/node_part.h"
 #include "store/core/clock.h"
+#include "tide/placement.h"
+#include "tide/stats.h"
 
 #define COLLECT_NS (3600 * TIDE_SECOND) /* writing a part takes as long as the disk does */
 enum { KEEP_DEFAULT = 3, KEEP_LEAST = 2, FULL_EVERY_DEFAULT = 8, MEMBERS_MAX = 4096 };
@@ -575,10 +577,16 @@ void tide_checkpoint_abort(struct tide_checkpoint *c) {
     tide__checkpoint_forget(c);
 }
 
-int tide_checkpoint_start(struct tide_node *node, const struct tide_checkpoint_options *o,
+int tide_checkpoint_start(struct tide_node *node, const struct tide_checkpoint_options *given,
                           struct tide_checkpoint **out) {
     struct tide_store *store = tide_store_of(node);
+    struct tide_checkpoint_options own, *o = &own;
     *out = NULL;
+    int code =
+        tide__layout_read("checkpoint", given, TIDE_LAYOUT(struct tide_checkpoint_options, domain), &own, sizeof own);
+    if (code < 0) {
+        return code;
+    }
     if (!store || !store->net || !store->port || !tide_fiber_current()) {
         return tide_fail(TIDE_EINVAL, "a checkpoint is written by a fiber of a node with a store");
     }
@@ -600,7 +608,7 @@ int tide_checkpoint_start(struct tide_node *node, const struct tide_checkpoint_o
     c->manifest.id = store->port->ops->entropy(store->port) | 1u;
     c->manifest.cut_wall_ns = store->port->ops->wall(store->port);
     (void)snprintf(c->manifest.program, sizeof c->manifest.program, "%s", TIDE_VERSION);
-    int code = on_disk(c, make_top, NULL, 0);
+    code = on_disk(c, make_top, NULL, 0);
     code = code ? code : write_parts(c, o->cut);
     if (code) {
         char text[500];

@@ -16,6 +16,7 @@
 #include "store/rows/rules.h"
 #include "store/checkpoint/save.h"
 #include "wire/safetensors.h"
+#include "tide/placement.h"
 
 #include <stdlib.h>
 

@@ -10,6 +10,7 @@
 #include "store/rows/slot_index.h"
 #include "store/core/technique.h"
 #include "wire/rows.h"
+#include "tide/placement.h"
 
 #define HASH_NONFATAL_OOM 1
 #define uthash_malloc(size) tide_alloc(size)

@@ -5,6 +5,8 @@
 #include "store/core/table_drop.h"
 #include "store/operation/inbox.h"
 #include "store/clocked/vap.h"
+#include "tide/clock.h"
+#include "tide/stats.h"
 
 #include <math.h>
 

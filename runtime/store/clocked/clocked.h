@@ -31,6 +31,7 @@
 #include "store/core/technique.h"
 #include "store/rows/copy_record.h"
 #include "store/clocked/pacer.h"
+#include "tide/stats.h"
 
 enum {
     TIDE__BOUNDS = 8, /* changes of a bound that are remembered */

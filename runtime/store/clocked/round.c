@@ -9,6 +9,7 @@
  */
 #include "store/core/send.h"
 #include "store/clocked/clocked.h"
+#include "tide/clock.h"
 
 static int ask(struct tide__sync *sync, uint16_t node, uint64_t id, enum tide__round kind) {
     return tide__sync_tell_in_line(sync, node, TIDE__AS(ROUND, .domain = sync->run->number, .id = id, .kind = kind));

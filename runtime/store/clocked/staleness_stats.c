@@ -3,6 +3,7 @@
  * and goes to the next worker of the same number. */
 #include "store/core/table_drop.h"
 #include "store/clocked/clocked.h"
+#include "tide/stats.h"
 
 #include <stdlib.h>
 

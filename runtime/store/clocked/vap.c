@@ -2,6 +2,7 @@
 #include "store/core/table_drop.h"
 #include "store/rows/rules.h"
 #include "store/clocked/vap_internal.h"
+#include "tide/stats.h"
 
 #include <math.h>
 

@@ -19,6 +19,7 @@
 #define TIDE_STORE_VAP_H
 
 #include "store/clocked/clocked.h"
+#include "tide/stats.h"
 
 struct tide__vap;
 int tide__vap_create(struct tide__clocked *c);

@@ -12,6 +12,7 @@
 #include "store/clocked/clocked.h"
 #include "store/rows/cut.h"
 #include "store/clocked/vap.h"
+#include "tide/clock.h"
 
 /* ---- the bound of a worker ---- */
 

@@ -7,6 +7,7 @@
 #include "store/core/clock.h"
 
 #include "store/core/node_store.h"
+#include "tide/clock.h"
 
 enum { GATE_NS = 100000 }; /* how often a worker at a closed gate looks again */
 

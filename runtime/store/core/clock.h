@@ -14,6 +14,7 @@
 
 #include "base/budget.h"
 #include "store/core/store.h"
+#include "tide/clock.h"
 
 #define TIDE_NO_CLOCK UINT32_MAX /* no worker; as the clock of a node: it delays no other */
 

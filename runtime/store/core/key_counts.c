@@ -1,6 +1,7 @@
 /* Sampled counters of the keys that a node's workers access most; see key_counts.h. */
 #include "store/core/key_counts.h"
 #include "store/core/table.h"
+#include "tide/stats.h"
 
 #include <stdlib.h>
 

@@ -17,6 +17,7 @@
 #define TIDE_STORE_HEAT_H
 
 #include "base/base.h"
+#include "tide/stats.h"
 
 struct tide_hot_key; /* tide.h */
 

@@ -9,6 +9,7 @@
 #include "store/core/load.h"
 #include "store/rows/slot_index.h"
 #include "store/operation/shard.h"
+#include "tide/stats.h"
 
 enum { PORTION_NS = 500000 };
 

@@ -10,6 +10,7 @@
 #include "store/core/key_counts.h"
 #include "store/core/technique.h"
 #include "store/rows/cut.h"
+#include "tide/stats.h"
 
 /* ---- tables ---- */
 
@@ -199,8 +200,10 @@ int tide_tables_forget(struct tide_node *node) {
 }
 
 int tide__table_create_in(struct tide_store *store, const struct tide_table_options *given, struct tide_table **out) {
-    struct tide_table_options options = *given;
-    int code = tide__rule_resolve(store->port, &options);
+    struct tide_table_options options;
+    int code =
+        tide__layout_read("table", given, TIDE_LAYOUT(struct tide_table_options, tier_disk), &options, sizeof options);
+    code = code ? code : tide__rule_resolve(store->port, &options);
     code = code ? code : tide__options_check(&options);
     if (code) {
         return code;

@@ -15,6 +15,7 @@
 #include "base/limits.h"
 #include "store/core/store.h"
 #include "store/rows/slab.h"
+#include "tide/stats.h"
 
 enum {
     TIDE__TABLES_MAX = 1024, /* places; an id is place | life << TIDE__PLACE_BITS */

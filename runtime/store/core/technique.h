@@ -17,6 +17,7 @@
 #define TIDE_STORE_TECHNIQUE_H
 
 #include "store/core/node_store.h"
+#include "tide/stats.h"
 
 struct tide__catalog_entry;
 

@@ -8,6 +8,7 @@
  */
 #include "store/core/technique.h"
 #include "store/core/send.h"
+#include "tide/stats.h"
 
 #define COUNT_MASK UINT64_C(0xffff)
 #define FIBER_MASK UINT64_C(0x7fffffffffff)

@@ -28,6 +28,7 @@
 #define TIDE_STORE_AT_RISK_H
 
 #include "store/replica/replica.h"
+#include "tide/stats.h"
 
 struct tide__async_replication; /* of a table; NULL: it is not of durability window */
 struct tide__flight;

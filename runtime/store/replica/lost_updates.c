@@ -7,6 +7,7 @@
 #include "store/core/send.h"
 #include "store/operation/inbox.h"
 #include "store/replica/async_replication_internal.h"
+#include "tide/stats.h"
 
 static struct tide__risk_peer *peer_of(struct tide__async_replication *a, uint16_t node) {
     if (node >= a->peer_count) {

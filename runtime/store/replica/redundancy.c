@@ -9,6 +9,7 @@
  * any node: there a death that this node saw puts every slot in doubt.
  */
 #include "store/replica/replica.h"
+#include "tide/stats.h"
 
 enum { KNOWN = 64 };
 struct known { /* neighbouring slots have different homes, few in all: each is looked up once */

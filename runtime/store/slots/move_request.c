@@ -5,6 +5,8 @@
  */
 #include "store/core/send.h"
 #include "store/slots/move.h"
+#include "tide/placement.h"
+#include "tide/stats.h"
 
 struct tide__request { /* at the controller */
     tide_address caller;

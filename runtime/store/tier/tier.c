@@ -3,6 +3,7 @@
 #include "store/core/send.h"
 #include "store/operation/inbox.h"
 #include "store/tier/tier.h"
+#include "tide/stats.h"
 
 #include <stdlib.h>
 

@@ -12,6 +12,8 @@ enum { VIEWS_MAX = 256, WORK_KEYS = 500 };
 #include "control_world.h"
 #include "store/replica/replica.h"
 #include "store/adaptive/hot_keys.h"
+#include "tide/placement.h"
+#include "tide/stats.h"
 
 #include <stdlib.h>
 

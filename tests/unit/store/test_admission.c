@@ -5,6 +5,7 @@
  */
 #include "store/core/node_store.h"
 #include "tests/unit/store_world.h"
+#include "tide/stats.h"
 
 enum { KEYS = 400, WIDTH = 16, FIBERS = 12, ROUNDS = 60, SPAN = 40 };
 static const uint32_t few_messages = 3;

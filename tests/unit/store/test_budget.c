@@ -8,6 +8,7 @@
 #include "net/link/memory_credit.h"
 #include "net/link/peer.h"
 #include "net/net_state.h"
+#include "tide/placement.h"
 
 enum { KEYS = 600, WIDTH = 16, BATCH = 8, FIBERS = 6, ROUNDS = 20 };
 static const uint64_t cap = TIDE_MEMORY_CAP_MIN;

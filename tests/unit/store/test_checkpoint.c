@@ -5,6 +5,8 @@
 #include "checkpoint_world.h"
 
 #include "store/core/clock.h"
+#include "tide/clock.h"
+#include "tide/stats.h"
 
 enum { WORKERS = 4 };
 #if defined(__SANITIZE_THREAD__)

@@ -1,6 +1,7 @@
 /* Clocks of workers and of their node. */
 #include "store/core/clock.h"
 #include "store_world.h"
+#include "tide/clock.h"
 
 struct seen {
     struct tide__clock_watch watch;

@@ -5,6 +5,7 @@
  */
 #include "store/clocked/clocked.h"
 #include "store_world.h"
+#include "tide/clock.h"
 
 enum { LOOSE_S = 3, PATIENCE = 2000, TICK_NS = 1000000 };
 

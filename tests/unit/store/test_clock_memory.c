@@ -8,6 +8,7 @@
  */
 #include "store/clocked/clocked.h"
 #include "store_world.h"
+#include "tide/clock.h"
 
 enum { WORKERS = 6, ROWS = 12, CLOCKS = 8, NODES = 3, SEEDS = 2 };
 

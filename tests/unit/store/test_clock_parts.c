@@ -4,6 +4,8 @@
  */
 #include "store/clocked/clocked.h"
 #include "store_world.h"
+#include "tide/clock.h"
+#include "tide/stats.h"
 
 enum { NODES = 2, ROWS = 3000, WIDTH = 32, CLOCKS = 8, S = 2 };
 

@@ -1,6 +1,7 @@
 /* Tables with clocks: who waits for what, and goes on when it is there. */
 #include "store/clocked/clocked.h"
 #include "store_world.h"
+#include "tide/clock.h"
 
 enum { KEYS = 1000 };
 

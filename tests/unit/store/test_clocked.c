@@ -8,6 +8,8 @@
 #include "store/core/options.h"
 #include "store/clocked/clocked.h"
 #include "store_world.h"
+#include "tide/clock.h"
+#include "tide/stats.h"
 
 enum { WORKERS_MAX = 16, ROWS = 48, PULLS = 3, BURST = 100 };
 /* Rows that the simulated runs check, at least; under a sanitizer, which is slow, a fifth. */

@@ -14,6 +14,7 @@
 #include "store/operation/access.h"
 #include "store/rows/cut.h"
 #include "store/rows/forget.h"
+#include "tide/stats.h"
 
 #include <math.h>
 #include <pthread.h>

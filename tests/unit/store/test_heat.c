@@ -6,6 +6,7 @@
 #include "store_world.h"
 
 #include "store/core/key_counts.h"
+#include "tide/stats.h"
 
 #include <pthread.h>
 

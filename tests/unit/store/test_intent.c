@@ -3,6 +3,9 @@
 #include "store_world.h"
 
 #include "store/adaptive/intent.h"
+#include "tide/clock.h"
+#include "tide/placement.h"
+#include "tide/stats.h"
 
 enum { KEYS = 64, WIDTH = 2, CLOCKS = 60, FEW = 8, AHEAD = 12 };
 

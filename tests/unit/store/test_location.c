@@ -6,6 +6,7 @@
 #include "store_world.h"
 
 #include "store/adaptive/location_cache.h"
+#include "tide/stats.h"
 
 enum { KEYS = 300 };
 

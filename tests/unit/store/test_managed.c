@@ -6,6 +6,8 @@
 #include "store/core/options.h"
 #include "store/clocked/pacer.h"
 #include "store_world.h"
+#include "tide/clock.h"
+#include "tide/stats.h"
 
 /* ---- buckets ---- */
 

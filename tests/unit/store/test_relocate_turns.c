@@ -2,6 +2,7 @@
  * the way the row takes through all of them, and who gets the row uses it before it goes on. In the
  * simulator, whose time is nobody else's. */
 #include "store_world.h"
+#include "tide/stats.h"
 
 enum { KEYS = 8, WIDTH = 2, NODES = 3, LATENCY_US = 50 };
 static const uint64_t fight_ns = 200 * 1000000;

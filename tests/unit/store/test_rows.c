@@ -3,6 +3,8 @@
 
 #include "store/client/rows.h"
 #include "tide/client.h"
+#include "tide/placement.h"
+#include "tide/stats.h"
 #include "wire/rows.h"
 
 #include <poll.h>

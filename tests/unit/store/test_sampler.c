@@ -4,6 +4,9 @@
  */
 #include "store/core/node_store.h"
 #include "store_world.h"
+#include "tide/placement.h"
+#include "tide/sampler.h"
+#include "tide/stats.h"
 
 enum { KEYS = 400, WIDTH = 2 };
 

@@ -5,6 +5,8 @@
 #include "store_world.h"
 
 #include "store/adaptive/hot_keys.h"
+#include "tide/placement.h"
+#include "tide/stats.h"
 
 enum { KEYS = 48, WIDTH = 4, EACH = 2, ROUNDS = 30, FEW = 6 };
 

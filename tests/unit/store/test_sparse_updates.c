@@ -4,6 +4,8 @@
  */
 #include "store/clocked/clocked.h"
 #include "store_world.h"
+#include "tide/clock.h"
+#include "tide/stats.h"
 
 enum { WIDTH_MAX = 130, KEYS = 24, WIDTH = 100, CLOCKS = 5, WORKERS = 3 };
 

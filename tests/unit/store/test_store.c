@@ -13,6 +13,7 @@
 #include "store/core/options.h"
 #include "store/rows/rules.h"
 #include "store/rows/slot_index.h"
+#include "tide/stats.h"
 
 #include <math.h>
 #include <pthread.h>

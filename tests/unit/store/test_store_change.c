@@ -5,6 +5,8 @@
 
 #include "store/adaptive/owner.h"
 #include "store/replica/replica.h"
+#include "tide/placement.h"
+#include "tide/stats.h"
 
 enum { KEYS = 4096 };
 #define MS UINT64_C(1000000)

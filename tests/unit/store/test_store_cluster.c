@@ -1,6 +1,8 @@
 /* Tables of several nodes, on real sockets and in the simulator: sums, order, moves, deaths. */
 #include "store/core/node_store.h"
 #include "store_world.h"
+#include "tide/placement.h"
+#include "tide/stats.h"
 
 /* ---- sums ---- */
 

@@ -1,6 +1,7 @@
 /* What a death or a departure takes with it, and what not. */
 #include "store/rows/slot_index.h"
 #include "store_world.h"
+#include "tide/placement.h"
 
 enum { KEYS = 64, WIDTH = 4 };
 

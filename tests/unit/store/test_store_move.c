@@ -1,5 +1,7 @@
 /* Slots that are moved on request while everybody works on: sums, order, refusals, deaths. */
 #include "store_world.h"
+#include "tide/placement.h"
+#include "tide/stats.h"
 
 enum { KEYS = 500, WIDTH = 3, LIST = 60, WORKERS = 6, KEPT = 20, STEPS = 30 };
 

@@ -2,6 +2,8 @@
  * leaving, deaths, files. */
 #include "store/rows/slot_index.h"
 #include "store_world.h"
+#include "tide/placement.h"
+#include "tide/stats.h"
 
 enum { KEYS = 240, WIDTH = 4, LIST = 40, ROUNDS = 10, EACH = 2 };
 

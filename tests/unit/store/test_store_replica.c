@@ -8,6 +8,7 @@
 #include "store_world.h"
 
 #include "store/replica/replica.h"
+#include "tide/stats.h"
 
 enum { KEYS = 6, FIBERS = 8, PUSHES = 7, WIDTH = FIBERS * PUSHES, OPS = 40, ASYNC_MAX = 4 };
 #define USUAL_PAUSE UINT64_C(30000000)

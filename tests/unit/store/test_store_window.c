@@ -9,6 +9,7 @@
 #include "store_world.h"
 
 #include "store/replica/async_replication_internal.h"
+#include "tide/stats.h"
 
 enum { KEYS = 6, FIBERS = 6, PUSHES = 10, WIDTH = FIBERS * PUSHES, OPS = PUSHES * KEYS };
 #define MS UINT64_C(1000000)

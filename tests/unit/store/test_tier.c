@@ -5,6 +5,7 @@
 
 #include "store/core/options.h"
 #include "store/tier/tier.h"
+#include "tide/stats.h"
 
 enum { COUNT = 3000, COLUMNS = 32, AT_ONCE = 100 };
 

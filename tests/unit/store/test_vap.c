@@ -9,6 +9,8 @@
 #include "store/core/options.h"
 #include "store/clocked/vap.h"
 #include "store_world.h"
+#include "tide/clock.h"
+#include "tide/stats.h"
 
 enum { WORKERS_MAX = 8, ROWS = 12, STRIDE = 331 };
 
