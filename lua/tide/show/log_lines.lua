@@ -47,7 +47,10 @@ local function parsed(line, node)
   local time <const> = stamp and log_lines.time(stamp)
   if not time then return nil end
   local level, said = rest:match "^(%l+) +(.*)$"
-  if not log_lines.LEVELS[level] then level, said = rest:find "^error%[T%d+%]: " and "error" or "info", rest end
+  if not log_lines.LEVELS[level] then
+    local bare <const> = rest:gsub("^%[%S+ #%d+ err%] ", "") -- a worker's, in the log of a run
+    level, said = bare:find "^error%[T%d+%]: " and "error" or "info", rest
+  end
   local who <const>, what <const> = said:match "^([%w_.-]+): (.*)$"
   if who and level and rest:find "^%l+ " and log_lines.LEVELS[rest:match "^%l+"] then
     return {time = time, level = level, node = who, text = what}
