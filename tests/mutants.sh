@@ -45,8 +45,8 @@ cold_sent_back              tier,localizes=0.5,latency_us=50000,jitter=1 order|l
 clean_survives_push         test_tier pushes_while_a_generation_is_written_are_frozen
 freeze_loses_push           tier     .
 freeze_before_written       tier     .
-compact_resurrects          tier     .
-compact_unlinks_read        tier     .
+compact_resurrects          test_tier pushes_while_a_generation_is_written_are_frozen
+compact_unlinks_read        test_tier segments_that_are_mostly_garbage_are_emptied
 reloc_home_records_late     swarm    .
 reloc_requester_forwards    swarm    order|linearizable|answers|progress
 reloc_keeps_noted           swarm    .

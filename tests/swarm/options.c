@@ -194,6 +194,7 @@ static void draw_small_tier(uint64_t seed, struct swarm_options *out) {
     pin_drawn(out, "store_tier_block_bytes", UINT64_C(4096) << tide_mix64(seed + 1) % 2);
     pin_drawn(out, "store_tier_rows", UINT64_C(8) << tide_mix64(seed + 2) % 6);
     pin_drawn(out, "store_tier_reads", UINT64_C(1) << tide_mix64(seed + 3) % 6);
+    pin_drawn(out, "store_tier_readers", 1 + tide_mix64(seed + 4) % 4);
 }
 
 /* Every third run writes checkpoints. No node crashes then: its rows would be in no generation. */

@@ -292,18 +292,27 @@ void tide__work_begin(struct tide__tier *tier, struct tide__work *work) {
     work->code = 0;
     work->text[0] = '\0';
     tier->outstanding++;
+    if (work->wants && tier->readers) {
+        tide__readers_add(tier, work);
+        return;
+    }
     tide_task_start(tier->table->store->node, TIDE_ROLE_DISK, &work->task);
 }
 
-void tide__work_finish(struct tide__tier *tier) {
-    struct tide__work *work = tier->finished, *next;
-    tier->finished = NULL;
-    tier->finished_last = &tier->finished;
-    for (; work; work = next) {
+static void finish(struct tide__tier *tier, struct tide__work *work) {
+    for (struct tide__work *next; work; work = next) {
         next = work->next;
         tier->outstanding--;
         work->done(tier, work);
     }
+}
+
+void tide__work_finish(struct tide__tier *tier) {
+    struct tide__work *work = tier->finished;
+    tier->finished = NULL;
+    tier->finished_last = &tier->finished;
+    finish(tier, work);
+    finish(tier, tide__readers_done(tier));
 }
 
 /* ---- reading by place ---- */

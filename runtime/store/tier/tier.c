@@ -153,11 +153,17 @@ int tide__tier_open(struct tide__tier *tier) {
 
 /* ---- life ---- */
 
-static void wake(struct tide_table *table) {
-    if (!atomic_exchange_explicit(&table->tier->woken, true, memory_order_relaxed) &&
-        tide__store_post(table->store, TIDE__AS(TIER, .table = table->id)) != 0) {
-        atomic_store_explicit(&table->tier->woken, false, memory_order_relaxed); /* the next row tries again */
+bool tide__tier_wake(struct tide__tier *tier) {
+    const bool good = atomic_exchange_explicit(&tier->face.woken, true, memory_order_relaxed) ||
+                      tide__store_post(tier->table->store, TIDE__AS(TIER, .table = tier->table->id)) == 0;
+    if (!good) {
+        atomic_store_explicit(&tier->face.woken, false, memory_order_relaxed);
     }
+    return good;
+}
+
+static void wake(struct tide_table *table) {
+    (void)tide__tier_wake(tide__tier_of(table)); /* else the next row tries again */
 }
 
 void tide__tier_again(struct tide__tier *tier) {
@@ -215,6 +221,7 @@ static void free_tier(struct tide_task *task) {
 
 /* The directory goes. node NULL: now; else when the disk thread comes to it. */
 static void release(struct tide__tier *tier, struct tide_node *node) {
+    tide__readers_stop(tier);
     tier->open.task = (struct tide_task){.run = remove_files, .done = free_tier};
     tier->open.tier = tier;
     tide_task_start(node, TIDE_ROLE_DISK, &tier->open.task);
@@ -242,6 +249,14 @@ static int allocate(struct tide__tier *tier) {
     return 0;
 }
 
+static void start_readers(struct tide__tier *tier) {
+    if (tide__readers_start(tier) != 0) {
+        tide_log(TIDE_LOG_WARN, tide_node_name(tier->table->store->node),
+                 "table '%s' has fewer threads that read its rows than it should: %s", tier->table->name,
+                 tide_error_message());
+    }
+}
+
 static int table_create(struct tide_table *table, const uint64_t *chains) {
     (void)chains;
     if (!table->options.tier_disk[0]) {
@@ -266,6 +281,7 @@ static int table_create(struct tide_table *table, const uint64_t *chains) {
     if (!code && !table->store->net) { /* a fiber of a worker makes it */
         code = tide__tier_open(tier);
         tier->opened = true;
+        start_readers(tier);
     }
     if (code) {
         char text[900];
@@ -295,6 +311,9 @@ static void opened(struct tide__tier *tier, struct tide__work *work) {
         return;
     }
     tier->opened = work->code == 0;
+    if (tier->opened) {
+        start_readers(tier);
+    }
     tier->face.opening = false;
     tier->face.refused = work->code;
     if (work->code) {

@@ -2,6 +2,7 @@
  * The second tier of a table: rows that are used stay in memory, the others lie in segments on a disk of the node.
  *
  *   segment.c  the files: records, blocks, what the disk thread does
+ *   readers.c  threads that read rows
  *   hand.c     which rows are frozen: a clock hand goes over the key words
  *   thaw.c     a row that is needed is read again
  *   compact.c  segments that are mostly garbage are emptied
@@ -60,6 +61,7 @@ enum tide__tier_stat {
 
 struct tide__tier;
 struct tide__want;
+struct tide__readers;
 
 /* What the disk thread does. */
 enum tide__work_kind { TIDE__WORK_OPEN, TIDE__WORK_READ, TIDE__WORK_WRITE, TIDE__WORK_UNLINK };
@@ -154,7 +156,8 @@ struct tide__tier {
     uint64_t due;
     bool again; /* the next turn has something to do */
     struct tide__work open, *finished, **finished_last;
-    struct tide__work *reading; /* reads_most of them */
+    struct tide__work *reading;    /* reads_most of them */
+    struct tide__readers *readers; /* NULL: the disk thread reads rows */
     bool opened, opens_again;
     uint64_t open_until;
     uint32_t outstanding;
@@ -170,6 +173,15 @@ tide__handler tide__tier_message; /* TIER */
 int tide__tier_open(struct tide__tier *tier); /* its directory, on the disk thread or another that may block */
 /* Something is left to do in the next turn. */
 void tide__tier_again(struct tide__tier *tier);
+
+/* The next turn comes soon. Any thread. False: the store actor could not be woken. */
+bool tide__tier_wake(struct tide__tier *tier);
+
+/* ---- readers.c ---- */
+int tide__readers_start(struct tide__tier *tier); /* after an error there are fewer, or none */
+void tide__readers_stop(struct tide__tier *tier);
+void tide__readers_add(struct tide__tier *tier, struct tide__work *work);
+struct tide__work *tide__readers_done(struct tide__tier *tier); /* what was read since the last call */
 
 /* ---- segment.c ---- */
 void tide__tier_layout(struct tide__tier *tier, uint32_t row_floats, uint64_t memory);

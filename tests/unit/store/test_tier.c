@@ -457,6 +457,47 @@ static void pushes_while_a_generation_is_written_are_frozen(void **state) {
     close_cluster(&c);
 }
 
+/* Cold rows of one pull, a millisecond each. */
+static void pull_scattered(struct fiber *f) {
+    struct tide_table *table = table_of(f->cluster, 0, "cold");
+    float rows[AT_ONCE * COLUMNS];
+    uint64_t keys[AT_ONCE];
+    for (uint64_t i = 0; i < AT_ONCE; i++) {
+        keys[i] = i * (COUNT / AT_ONCE);
+    }
+    const uint64_t begun = tide_node_now(f->node);
+    CHECK(f, tide_table_pull(table, keys, AT_ONCE, rows, NULL) == 0);
+    *(uint64_t *)f->arg = tide_node_now(f->node) - begun;
+    tide_table_release(table);
+}
+
+static void rows_are_read_side_by_side(void **state) {
+    (void)state;
+    enum { READ_NS = 1000000 };
+    struct cluster c;
+    struct tide_table_stats before, after;
+    uint64_t took = 0;
+    assert_int_equal(tide__limit_set(TIDE_LIMIT_store_tier_rows, 200), 0);
+    open_cluster(&c, true, 1, 5);
+    struct tide_table_options options = tiered(&c, "cold");
+    options.tier_memory = 4 << 20;
+    create(&c, options);
+    run_alone(&c, 0, push_all, NULL);
+    pause_cluster(&c, 100000000);
+    struct tide_table *table = table_of(&c, 0, "cold");
+    tide_table_stats(table, &before);
+    const struct tide_sim_disk slow = {.read_ns_min = READ_NS, .read_ns_max = READ_NS};
+    tide_sim_set_disk(c.sim, "n1", &slow);
+    run_alone(&c, 0, pull_scattered, &took);
+    tide_table_stats(table, &after);
+    tide_table_release(table);
+    const uint64_t rows = after.thawed - before.thawed;
+    assert_true(rows > AT_ONCE / 2);
+    assert_true(took >= READ_NS && took < rows / 4 * READ_NS);
+    close_cluster(&c);
+    assert_int_equal(tide__limit_set(TIDE_LIMIT_store_tier_rows, tide__limits[TIDE_LIMIT_store_tier_rows].initial), 0);
+}
+
 int main(void) {
     (void)signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
@@ -469,6 +510,7 @@ int main(void) {
         cmocka_unit_test(a_full_disk_refuses_new_rows_and_loses_none),
         cmocka_unit_test(a_generation_has_the_rows_that_are_on_the_disk),
         cmocka_unit_test(pushes_while_a_generation_is_written_are_frozen),
+        cmocka_unit_test(rows_are_read_side_by_side),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
