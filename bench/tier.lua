@@ -1,12 +1,12 @@
--- Pulls from a table of which a tenth is in memory: rows a second, and what the disk is asked for. Run by bench/tier.sh,
--- which measures the disk in the same run. Keys are uniform or of a Zipf distribution of exponent 0.99.
+-- Pulls from a table of which a tenth is in memory: rows a second, and how many of them are read. bench/tier.sh runs it
+-- and measures the disk in the same run. Keys are uniform or of a Zipf distribution of exponent 0.99.
 local tide = require "tide"
 local opt = tide.options {
   disk = {"directory of the rows", default = "/var/tmp"}, rows = {"of the table", default = 400000},
   seconds = {"of each line", default = 10}, memory = {"share of the rows", default = 0.1},
   fibers = {"that pull", default = 8},
 }
-local WIDTH <const>, AT_ONCE <const>, RECORD <const>, BLOCK <const> = 64, 1000, 280, 4096
+local WIDTH <const>, AT_ONCE <const> = 64, 1000
 local N <const> = math.tointeger(opt.rows)
 
 -- Draws by the inverse of the distribution's integral, which for so many keys is near enough. Keys are spread.
