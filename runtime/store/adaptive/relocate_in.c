@@ -468,6 +468,7 @@ uint64_t tide__owner_thaw(struct tide_table *table, uint64_t old, uint64_t key, 
         old |= TIDE__WORD_CLEAN; /* a push among what waits takes it away */
     } else {
         tide__row_init(&table->options, key, row, true);
+        old = tide__cut_arrive(table, key, old, TIDE__CUT_NO_ROW, row, NULL); /* it was made: none took it before */
     }
     run_waiters(table, a, &old, row);
     if (r.act == TIDE__INSTALL_AND_GIVE) {
