@@ -457,6 +457,27 @@ static void pushes_while_a_generation_is_written_are_frozen(void **state) {
     close_cluster(&c);
 }
 
+/* Most of them wait for room in memory, and are made while the generation is written, which may not have them. */
+static void rows_made_during_a_generation_are_in_the_next(void **state) {
+    (void)state;
+    struct cluster c;
+    struct fiber fibers[2];
+    int more = 1;
+    open_cluster(&c, true, 2, 5);
+    struct saving saving = {.options = {.dir = "/shared", .cut = TIDE_CUT_FUZZY, .keep = 2}};
+    struct restoring restoring = {.dir = "/shared"};
+    tide_sim_share(c.sim, "/shared");
+    create(&c, tiered(&c, "cold"));
+    start(&c, &fibers[0], 0, 0, push_all, NULL);
+    start(&c, &fibers[1], 1, 1, save_run, &saving);
+    finish(&c, fibers, 2);
+    run_alone(&c, 0, save_run, &saving);
+    run_alone(&c, 0, push_all, NULL);
+    run_alone(&c, 0, restore_run, &restoring);
+    run_alone(&c, 0, check_all, &more);
+    close_cluster(&c);
+}
+
 /* Cold rows of one pull, a millisecond each. */
 static void pull_scattered(struct fiber *f) {
     struct tide_table *table = table_of(f->cluster, 0, "cold");
@@ -510,6 +531,7 @@ int main(void) {
         cmocka_unit_test(a_full_disk_refuses_new_rows_and_loses_none),
         cmocka_unit_test(a_generation_has_the_rows_that_are_on_the_disk),
         cmocka_unit_test(pushes_while_a_generation_is_written_are_frozen),
+        cmocka_unit_test(rows_made_during_a_generation_are_in_the_next),
         cmocka_unit_test(rows_are_read_side_by_side),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
