@@ -86,6 +86,8 @@ seen=$!
 exec 9>"$work/until"
 for _ in $(seq 1200); do grep -q made "$work/seen.txt" && break; kill -0 $seen || break; sleep 0.05; done
 tell() { XDG_RUNTIME_DIR=$work/run timeout 30 "$prefix/bin/tide" "$@" --cluster seen; }
+# The agent enters the cluster into the run directory some time after tide_node_agent has returned.
+for _ in $(seq 1200); do [ -s "$work/run/tide/seen/endpoint" ] && break; kill -0 $seen || break; sleep 0.05; done
 tell tables --plain | grep -q "^weights" || { echo "tables does not show what a program made: $(cat "$work/seen.txt")"; exit 1; }
 tell actors --where 'name == "maker"' --plain | grep -q maker || { echo "actors does not show a program's"; exit 1; }
 # A client reads and pushes it, by a library that needs neither Lua nor BLAS.
