@@ -81,9 +81,13 @@ int tide__lua_resumed(lua_State *L, int code) {
     return is_cancelled(host) ? raise_cancelled(L) : code;
 }
 
-int tide__lua_hop(lua_State *L, enum tide_role role, void (*work)(void *arg), void *arg, void (*drop)(void *arg)) {
+int tide__lua_on_disk(lua_State *L, void (*work)(void *arg), void *arg, void (*drop)(void *arg)) {
     struct tide_lua *host = tide__lua_host(L);
-    const int code = tide_hop(host->node, role, work, arg, drop);
+    if (!host->node || !tide_fiber_current() || is_cancelled(host)) {
+        work(arg);
+        return 0;
+    }
+    const int code = tide_hop(host->node, TIDE_ROLE_DISK, work, arg, drop);
     if (code == 0 && is_cancelled(host)) {
         drop(arg);
     }

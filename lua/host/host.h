@@ -81,9 +81,10 @@ struct tide_lua *tide__lua_host(lua_State *L);
 struct tide_lua_fiber *tide__lua_current(struct tide_lua *host);
 /* After a blocking call: raises when it was cancelled, else returns `code`. */
 int tide__lua_resumed(lua_State *L, int code);
-/* tide_hop of the fiber that runs, which may be cancelled when the work is done already: then it raises, and `arg` is
- * gone as well. */
-int tide__lua_hop(lua_State *L, enum tide_role role, void (*work)(void *arg), void *arg, void (*drop)(void *arg));
+/* Runs work(arg) on the node's disk thread while the fiber waits, in the order of the calls; in place outside of
+ * fibers, and for one that was cancelled, which may still have to write down its end. 0: `arg` is the caller's again;
+ * else it is gone, as when this raises because the fiber was cancelled meanwhile. */
+int tide__lua_on_disk(lua_State *L, void (*work)(void *arg), void *arg, void (*drop)(void *arg));
 /* Raises unless called by an actor on a fiber. */
 struct tide_lua *tide__lua_inside(lua_State *L);
 /* Message handler for lua_pcall: any error becomes an error table with `where` and `traceback`. */

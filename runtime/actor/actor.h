@@ -142,7 +142,8 @@ void tide_fiber_wake(struct tide_fiber *fiber);
 void tide_fiber_cancel(struct tide_fiber *fiber);
 /* Runs work(arg) in a short-lived fiber on the node's first thread of `role` and waits (a fiber suspends, the outside
  * pauses); `arg` is heap memory that `drop` frees when it is unused: after this returned 0 the caller owns it again,
- * else it is freed. ENOMEM, ECLOSED; ECANCELED: the caller is being ended, the work continues. Not in handlers. */
+ * else it is freed. Work for the disk's thread is done in place once the node is stopping. ENOMEM, ECLOSED; ECANCELED:
+ * the caller is being ended, the work continues; or the node ended before the work began. Not in handlers. */
 int tide_hop(struct tide_node *node, enum tide_role role, void (*work)(void *arg), void *arg, void (*drop)(void *arg));
 /* Work that no fiber waits for, such as writing a file: `run` is called on the node's first thread of `role`, then
  * `done` on I/O thread 0. The tasks of one role run, and are done, in the order of their starts. `node` NULL: both are

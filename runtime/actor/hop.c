@@ -8,6 +8,7 @@
 struct hop {
     atomic_uint holders;
     atomic_bool done; /* release: pairs with the caller's acquire; what work wrote is seen */
+    bool ran;         /* else the node ended before it came to it */
     void (*work)(void *arg);
     void (*drop)(void *arg);
     void *arg; /* NULL once the caller has it back */
@@ -26,6 +27,7 @@ static void hop_leave(struct hop *hop) {
 static int hop_run(void *state) {
     struct hop *hop = state;
     hop->work(hop->arg);
+    hop->ran = true;
     return 0;
 }
 
@@ -37,6 +39,19 @@ static void hop_release(void *state) {
         tide_fiber_wake(waiter);
     }
     hop_leave(hop);
+}
+
+/* A node that ends has no thread left that could write for another one. */
+static int do_here(void (*work)(void *arg), void *arg) {
+    const struct tide_serving *serving = tide__watch_thread(NULL);
+    work(arg);
+    (void)tide__watch_thread(serving);
+    return 0;
+}
+
+static int give_up(void (*drop)(void *arg), void *arg, int code) {
+    drop(arg);
+    return code;
 }
 
 int tide_hop(struct tide_node *node, enum tide_role role, void (*work)(void *arg), void *arg, void (*drop)(void *arg)) {
@@ -51,9 +66,8 @@ int tide_hop(struct tide_node *node, enum tide_role role, void (*work)(void *arg
         .type = "hop", .run = hop_run, .state = hop, .release = hop_release, .role = (uint8_t)role};
     int code = tide_spawn(node, &o, NULL);
     if (code < 0) {
-        drop(arg);
         tide_free(hop);
-        return code;
+        return code == TIDE_ECLOSED && role == TIDE_ROLE_DISK ? do_here(work, arg) : give_up(drop, arg, code);
     }
     struct tide_port *port = tide_system_port(tide_system_of(node));
     while (code == 0 && !atomic_load_explicit(&hop->done, memory_order_acquire)) {
@@ -63,7 +77,9 @@ int tide_hop(struct tide_node *node, enum tide_role role, void (*work)(void *arg
             port->ops->pause(port, 200000);
         }
     }
-    if (atomic_load_explicit(&hop->done, memory_order_acquire)) {
+    if (atomic_load_explicit(&hop->done, memory_order_acquire) && !hop->ran) {
+        code = tide_fail(TIDE_ECANCELED, "the node is being ended");
+    } else if (atomic_load_explicit(&hop->done, memory_order_acquire)) {
         hop->arg = NULL; /* the hop has released it */
         code = 0;
         if (tide__scheduler) {

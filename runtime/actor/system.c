@@ -55,8 +55,9 @@ void tide_system_set_route(struct tide_system *system, const struct tide_route *
 
 static int start_executors(struct tide_system *system, void *loop) {
     static const char *const names[] = {"tide-io", "tide-compute", "tide-control", "tide-disk", "tide-exchange"};
-    static const char *const serves[] = {
-        [TIDE_ROLE_IO] = "sockets", [TIDE_ROLE_EXCHANGE] = "an exchange", [TIDE_ROLE_DISK] = NULL};
+    static const struct tide_serving serving[] = {[TIDE_ROLE_IO] = {.whom = "sockets"},
+                                                  [TIDE_ROLE_CONTROL] = {.whom = "scripts", .files = true},
+                                                  [TIDE_ROLE_EXCHANGE] = {.whom = "an exchange"}};
     for (unsigned i = 0; i < system->count; i++) {
         struct scheduler *s = system->schedulers[i];
         char name[16];
@@ -67,7 +68,7 @@ static int start_executors(struct tide_system *system, void *loop) {
                                                 .arg = s,
                                                 .loop = i == 0 ? loop : NULL,
                                                 .core = -1,
-                                                .serves = serves[s->role]};
+                                                .serves = serving[s->role].whom ? &serving[s->role] : NULL};
         int rc = system->port->ops->executor_start(system->port, &options, &s->executor);
         if (rc < 0) {
             return rc;

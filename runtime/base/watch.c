@@ -26,23 +26,23 @@ void tide__watch_found(const char *checker, const char *format, ...) {
     tell(tell_arg, checker, text);
 }
 
-static _Thread_local const char *thread_serves;
+static _Thread_local const struct tide_serving *thread_serving;
 
-const char *tide__watch_thread(const char *serves) {
-    const char *before = thread_serves;
-    thread_serves = serves;
+const struct tide_serving *tide__watch_thread(const struct tide_serving *serving) {
+    const struct tide_serving *before = thread_serving;
+    thread_serving = serving;
     return before;
 }
 
 bool tide__watch_serves(void) {
-    return thread_serves != NULL;
+    return thread_serving && !thread_serving->files;
 }
 
 void tide__watch_blocks(const char *call, const char *path) {
-    const char *serves = thread_serves;
-    if (!serves) {
+    if (!thread_serving || (thread_serving->files && strcmp(call, "sync") != 0)) {
         return;
     }
+    const char *serves = thread_serving->whom;
     if (TIDE_WATCHED) {
         tide__watch_found("blocks", "%s%s%s on a thread that serves %s", call, path ? " " : "", path ? path : "",
                           serves);

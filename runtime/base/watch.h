@@ -23,9 +23,13 @@ void tide__watch_set(bool on, tide_watch_verdict verdict, void *arg);
 void tide__watch_found(const char *checker, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- threads that serve others: a file, a sync or a name that is looked up there stops them all ---- */
-/* The work of this thread must not block from now on; NULL: it may. Gives what was said before. */
-const char *tide__watch_thread(const char *serves);
-bool tide__watch_serves(void); /* must this thread's work not block? */
+struct tide_serving {
+    const char *whom;
+    bool files; /* short uses of files are its work: a sync alone stops it */
+};
+/* The work of this thread must not block from now on; NULL: it may. Gives what was said before. `serving` is static. */
+const struct tide_serving *tide__watch_thread(const struct tide_serving *serving);
+bool tide__watch_serves(void); /* must this thread's work not block, not even on files? */
 /* About to block on `path`, or NULL. Where it must not: found if the watch is on, else logged once in a build for
  * tests (without NDEBUG), so that real nodes show it too. */
 void tide__watch_blocks(const char *call, const char *path);

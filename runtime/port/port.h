@@ -38,7 +38,7 @@ struct tide_executor_options {
     void *arg;
     void *loop;         /* real: run on this uv_loop_t of the host instead of a thread */
     int core;           /* pin to this core; -1: no */
-    const char *serves; /* what waits while its work blocks, so that it must not (base/watch.h); NULL: it may. Static */
+    const struct tide_serving *serves; /* what waits while its work blocks, so that it must not (base/watch.h); NULL: it may. Static */
 };
 
 /* Events of a stream, called on its executor, never from inside a call into the port, never after `closed`. */

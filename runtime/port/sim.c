@@ -215,7 +215,7 @@ static void run_turn(struct tide_sim *sim, struct tide_executor *e) {
     const uint64_t outer = sim->charged; /* of the turn that lets this one run (sim_interleave) */
     sim->charged = 0;
     struct sim_node *before = tide__sim_memory_enter(e->node);
-    const char *served = tide__watch_thread(e->options.serves);
+    const struct tide_serving *served = tide__watch_thread(e->options.serves);
     uint64_t next = e->options.turn(e->options.arg);
     tide__watch_thread(served);
     tide__sim_memory_leave(before);

@@ -438,7 +438,7 @@ static void take_event(struct tide_sim *sim, const struct sim_event *event) {
 
 void tide__sim_stream_event(struct tide_sim *sim, const struct sim_event *event) {
     const struct tide_stream *s = event->object;
-    const char *before = tide__watch_thread(s->executor->options.serves);
+    const struct tide_serving *before = tide__watch_thread(s->executor->options.serves);
     take_event(sim, event);
     tide__watch_thread(before);
 }

@@ -90,7 +90,6 @@ static struct block_file *check_file(lua_State *L) {
 /* The tensor at 2 and the offset at 3; *gives* the transfer, carried out, or a negative code. */
 static int carry_out(lua_State *L, bool writes, struct transfer **out) {
     struct block_file *f = check_file(L);
-    struct tide_lua *host = tide__lua_host(L);
     const struct tide_lua_tensor *tensor = tide__lua_tensor_check(L, 2);
     const lua_Integer offset = luaL_checkinteger(L, 3);
     luaL_argcheck(L, offset >= 0, 3, "an offset is 0 or more");
@@ -111,16 +110,9 @@ static int carry_out(lua_State *L, bool writes, struct transfer **out) {
     if (writes) {
         memcpy(t->data, tensor->t.data, t->size);
     }
-    if (host->node && tide_fiber_current()) {
-        const int code = tide__lua_hop(L, TIDE_ROLE_DISK, move, t, drop);
-        if (code < 0) {
-            return code; /* the transfer is gone */
-        }
-    } else {
-        move(t);
-    }
-    *out = t;
-    return 0;
+    const int code = tide__lua_on_disk(L, move, t, drop);
+    *out = code == 0 ? t : NULL;
+    return code;
 }
 
 /* f:write(tensor, offset) -> sum | nil, err */

@@ -99,34 +99,59 @@ static int core_file_read(lua_State *L) {
     return 1;
 }
 
-static int write_file(struct tide_port *port, const char *path, const char *temporary, const char *data, size_t size,
-                      bool own) {
+struct file_writing {
+    struct tide_port *port;
+    const char *path, *temporary; /* behind the bytes */
+    size_t size;
+    bool own;
+    int code;
+    char reason[sizeof((struct tide_error_slot *)0)->text];
+    char data[];
+};
+
+static void write_file(void *arg) {
+    struct file_writing *w = arg;
+    const struct tide_port_ops *ops = w->port->ops;
     struct tide_file *file;
-    int flags = TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE | (own ? TIDE_FILE_PRIVATE : 0);
-    int code = port->ops->file_open(port, temporary, flags, &file);
-    if (code < 0) {
-        return code;
+    int flags = TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE | (w->own ? TIDE_FILE_PRIVATE : 0);
+    w->code = ops->file_open(w->port, w->temporary, flags, &file);
+    if (w->code == 0) {
+        w->code = ops->file_write(file, w->data, w->size, 0);
+        w->code = w->code < 0 ? w->code : ops->file_sync(file);
+        ops->file_close(file);
+        w->code = w->code < 0 ? w->code : ops->file_rename(w->port, w->temporary, w->path);
+        (void)snprintf(w->reason, sizeof w->reason, "%s", w->code < 0 ? tide_error_message() : "");
+        if (w->code < 0) {
+            (void)ops->file_unlink(w->port, w->temporary);
+        }
+    } else {
+        (void)snprintf(w->reason, sizeof w->reason, "%s", tide_error_message());
     }
-    code = port->ops->file_write(file, data, size, 0);
-    code = code < 0 ? code : port->ops->file_sync(file);
-    port->ops->file_close(file);
-    code = code < 0 ? code : port->ops->file_rename(port, temporary, path);
-    if (code < 0) { /* the reason stays that of the failed write */
-        struct tide_error_slot slot = {0}, *previous = tide__error_slot_swap(&slot);
-        (void)port->ops->file_unlink(port, temporary);
-        tide__error_slot_swap(previous);
-    }
-    return code;
 }
 
+/* By the disk's thread while a fiber waits; writes of one node are done in the order of their calls. */
 static int core_file_write(lua_State *L) {
-    size_t size;
-    const char *path = luaL_checkstring(L, 1), *data = luaL_checklstring(L, 2, &size);
-    struct tide_port *port = tide__lua_host(L)->port;
-    char unique[24];
-    (void)snprintf(unique, sizeof unique, "%08x", (unsigned)port->ops->entropy(port));
-    const char *temporary = lua_pushfstring(L, "%s.%s.part", path, unique);
-    return done(L, write_file(port, path, temporary, data, size, lua_isboolean(L, 3) && lua_toboolean(L, 3)));
+    size_t size, length;
+    const char *path = luaL_checklstring(L, 1, &length), *data = luaL_checklstring(L, 2, &size);
+    struct tide_lua *host = tide__lua_host(L);
+    const size_t names = 2 * length + 24;
+    struct file_writing *w = tide_alloc(sizeof *w + size + names);
+    if (!w) {
+        return done(L, tide_fail(TIDE_ENOMEM, "no memory for a copy of %zu bytes", size));
+    }
+    *w = (struct file_writing){.port = host->port, .size = size, .own = lua_isboolean(L, 3) && lua_toboolean(L, 3)};
+    memcpy(w->data, data, size);
+    char *name = w->data + size, *temporary = name + length + 1;
+    memcpy(name, path, length + 1);
+    (void)snprintf(temporary, names - length - 1, "%s.%08x.part", path, (unsigned)host->port->ops->entropy(host->port));
+    w->path = name;
+    w->temporary = temporary;
+    int code = tide__lua_on_disk(L, write_file, w, tide_free);
+    if (code == 0) {
+        code = w->code < 0 ? tide_fail(w->code, "%s", w->reason) : 0;
+        tide_free(w);
+    }
+    return done(L, code);
 }
 
 /* The directory and those above it that are missing. */

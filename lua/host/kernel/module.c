@@ -198,7 +198,7 @@ static int load_rule(struct tide_port *port, const char *path, const char *versi
     char *bytes, sha[65], text[256];
     size_t size;
     struct loaded *l;
-    const char *serves = tide__watch_thread(NULL);
+    const struct tide_serving *serves = tide__watch_thread(NULL);
     const int code = tide__lua_file_read(port, path, &bytes, &size);
     (void)tide__watch_thread(serves);
     if (code < 0) {

@@ -59,16 +59,11 @@ static int refresh(lua_State *L, struct shared *shared, const char *dir, const c
         work_drop(w);
         return tide_fail(TIDE_EINVAL, "a path or name that is too long");
     }
-    if (host->node && tide_fiber_current()) {
-        const int code = tide__lua_hop(L, TIDE_ROLE_DISK, work_run, w, work_drop);
-        if (code < 0) {
-            return code; /* the work is gone */
-        }
-    } else {
-        work_run(w);
+    int code = tide__lua_on_disk(L, work_run, w, work_drop);
+    if (code == 0) {
+        code = w->code < 0 ? tide_fail(w->code, "%s", w->reason) : w->code;
+        work_drop(w);
     }
-    const int code = w->code < 0 ? tide_fail(w->code, "%s", w->reason) : w->code;
-    work_drop(w);
     return code;
 }
 

@@ -125,6 +125,11 @@ static int make_directory(const struct disk_step *step) {
     return code == TIDE_ENOSPC ? tide_fail(code, "no space left for '%s'", path) : code;
 }
 
+static int remove_directory(const struct disk_step *step) {
+    (void)tide__generation_remove(step->port, step->dir, step->generation); /* what stays is no generation */
+    return 0;
+}
+
 static bool in_chain(const struct tide__manifest *m, uint64_t generation) {
     for (size_t i = 0; i < m->chain_count; i++) {
         if (m->chain[i] == generation) {
@@ -572,7 +577,7 @@ void tide__checkpoint_forget(struct tide_checkpoint *c) {
 void tide_checkpoint_abort(struct tide_checkpoint *c) {
     tell_abort(c);
     if (c->manifest.generation) {
-        (void)tide__generation_remove(port_of(c), c->dir, c->manifest.generation);
+        (void)on_disk(c, remove_directory, NULL, 0);
     }
     tide__checkpoint_forget(c);
 }
