@@ -95,25 +95,25 @@ says_not() {
     fi
 }
 
-# Pids of node processes that belong to this test: their log and sockets lie under its directory.
+# Pids of node processes that belong to this test: their log and sockets lie under its directory. Without processes of
+# its own, since on a busy machine hundreds of those take longer than a run.
 node_pids() {
-    local link
-    for link in /proc/[0-9]*/cwd; do
-        if [ "$(readlink "$link" 2>/dev/null)" = "$work" ] && [ "$(readlink "${link%cwd}exe")" = "$TIDE" ]; then
-            link=${link#/proc/}
-            echo "${link%/cwd}"
+    local process
+    for process in /proc/[0-9]*; do
+        if [ "$process/cwd" -ef "$work" ] && [ "$process/exe" -ef "$TIDE" ]; then
+            echo "${process#/proc/}"
         fi
     done
 }
 
 # node_pid NAME: of one node of this test; fails if there is none.
 node_pid() {
-    local pid
+    local pid words
     for pid in $(node_pids); do
-        if tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q -- "--name $1 "; then
-            echo "$pid"
-            return 0
-        fi
+        mapfile -d '' -t words 2>/dev/null <"/proc/$pid/cmdline" || continue
+        case " ${words[*]} " in
+            *" --name $1 "*) echo "$pid" && return 0 ;;
+        esac
     done
     return 1
 }

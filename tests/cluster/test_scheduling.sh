@@ -140,7 +140,7 @@ says err.txt 'workers cannot change'
 kill -KILL "$(host_of "$f")"
 wait_for 20 is "$f" lost
 run 0 job workers "$a" 4
-pid=$(for p in $(node_pids); do tr '\0' ' ' <"/proc/$p/cmdline" | grep -q -- '--name n2' && echo "$p"; done | head -1)
+pid=$(node_pid n2)
 kill -KILL "$pid"
 wait_for 20 is "$a" 'running [12]'
 run 0 job stop "$a"
