@@ -125,7 +125,7 @@ function driver.run(o)
   local started
   started, err = core.node_start {
     cluster = not o.cluster and "run-" .. id or name, seed = o.seed,
-    name = o.cluster and "driver-" .. id:sub(-4) or "driver",
+    name = o.cluster and "driver-" .. id:sub(-11) or "driver",
     join = endpoint, silence = o.silence, keys = o.cluster and o.keys or nil, workers = 0, no_store = true,
   }
   if not started then return complain(errors.from(err, "T1001"), o) end
