@@ -81,7 +81,7 @@ UNITS = r"(?:[kMGT]?i?B|[munµ]?s|min|h|%|k|M|G)"
 
 def skeleton(line):
     """A line without what differs from run to run: numbers, with their units, ids, and how wide they make columns."""
-    line = re.sub(r"\b\d{8}-\d{6}-[0-9a-f]{4}\b|(?<=driver-)[0-9a-f]{4}\b|(?<=hash )[0-9a-f]{16}\b", "#", line)
+    line = re.sub(r"\b\d{8}-\d{6}-[0-9a-f]{4}\b|(?<=driver-)(?:\d{6}-)?[0-9a-f]{4}\b|(?<=hash )[0-9a-f]{16}\b", "#", line)
     line = re.sub(r"(?:(?<=[\s(,:={])|^)[-+]?(?:\d[\d.,:e+x-]*|nan|inf)(?:\s?" + UNITS + r")?(?![\w])", "#", line)
     line = re.sub(r"\d+", "#", line)
     return " ".join(re.sub(r"#(?:[\s,]*#)+", "#", line).split())
