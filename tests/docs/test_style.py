@@ -37,7 +37,7 @@ FAULTS = [
     ("style", "docs/glossary.md", adds("| **aa** | Too short. | [x](x.md) |\n"), "in 2 words"),
     ("style", "docs/glossary.md", replaces("| **agent**", "| **zagent**"), "is sorted behind `zagent`"),
     ("style", "docs/tasks.md", adds("\nThe run goes on.\n"), "`goes on`: write continue, resume"),
-    ("style", "docs/roadmap.md", adds("\nSomebody stands still.\n"), "excepted in tests/docs/wording.txt"),
+    ("style", "docs/guides/scheduling.md", adds("\nSomebody stands still.\n"), "excepted in tests/docs/wording.txt"),
     ("names", "README.md", adds(""), ""),
     ("names", "docs/tasks.md", adds("\n[x](guides/nowhere.md)\n"), "the link guides/nowhere.md leads nowhere"),
     ("names", "docs/tasks.md", adds("\n[x](glossary.md#nothing)\n"), "has no heading #nothing"),
