@@ -208,7 +208,8 @@ static void tick(struct tide_net *net, uint64_t now) {
     tide__members_tick(net, now);
     if (net->tls && now >= net->keys_at) {
         net->keys_at = now + KEYS_INTERVAL;
-        const struct tide_serving *serves = tide__watch_thread(NULL); /* a known wait: looks at four files, reads them when changed */
+        /* a known wait: looks at four files, reads them when changed */
+        const struct tide_serving *serves = tide__watch_thread(NULL);
         (void)tide__tls_refresh(net->tls, net->name);
         (void)tide__watch_thread(serves);
         tide__links_judge(net);

@@ -36,9 +36,10 @@ struct tide_executor_options {
     bool (*pending)(
         void *arg); /* is there work? asked after the executor declared itself asleep; any state it reads is atomic */
     void *arg;
-    void *loop;         /* real: run on this uv_loop_t of the host instead of a thread */
-    int core;           /* pin to this core; -1: no */
-    const struct tide_serving *serves; /* what waits while its work blocks, so that it must not (base/watch.h); NULL: it may. Static */
+    void *loop; /* real: run on this uv_loop_t of the host instead of a thread */
+    int core;   /* pin to this core; -1: no */
+    /* what must not wait while its work blocks (base/watch.h); NULL: it may. Static */
+    const struct tide_serving *serves;
 };
 
 /* Events of a stream, called on its executor, never from inside a call into the port, never after `closed`. */
