@@ -256,6 +256,15 @@ int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *optio
 /* ---- data.c ---- */
 /* *gives* the whole file, zero-terminated. Blocks the thread. */
 int tide__lua_file_read(struct tide_port *port, const char *path, char **out, size_t *size);
+/* A file that is filled here, then synced on the disk's thread, and appears at `path` when it is whole: begin calls
+ * `fill`, end waits for the disk, and may raise as tide__lua_on_disk does. */
+struct tide_file_parts {
+    int (*fill)(struct tide_file *file, void *arg);
+    void *arg;
+    struct file_writing *writing; /* of a begin that succeeded */
+};
+int tide__lua_file_begin(lua_State *L, const char *path, struct tide_file_parts *parts);
+int tide__lua_file_end(lua_State *L, struct tide_file_parts *parts);
 
 /* ---- the parts of tide.core: each adds its functions to the table on top of the stack ---- */
 void tide__lua_open_value(lua_State *L);

@@ -101,6 +101,7 @@ static int core_file_read(lua_State *L) {
 
 struct file_writing {
     struct tide_port *port;
+    struct tide_file *file;       /* that has its bytes already; NULL: they are in `data` */
     const char *path, *temporary; /* behind the bytes */
     size_t size;
     bool own;
@@ -112,11 +113,12 @@ struct file_writing {
 static void write_file(void *arg) {
     struct file_writing *w = arg;
     const struct tide_port_ops *ops = w->port->ops;
-    struct tide_file *file;
+    struct tide_file *file = w->file;
     int flags = TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE | (w->own ? TIDE_FILE_PRIVATE : 0);
-    w->code = ops->file_open(w->port, w->temporary, flags, &file);
+    w->file = NULL;
+    w->code = file ? 0 : ops->file_open(w->port, w->temporary, flags, &file);
     if (w->code == 0) {
-        w->code = ops->file_write(file, w->data, w->size, 0);
+        w->code = w->size ? ops->file_write(file, w->data, w->size, 0) : 0;
         w->code = w->code < 0 ? w->code : ops->file_sync(file);
         ops->file_close(file);
         w->code = w->code < 0 ? w->code : ops->file_rename(w->port, w->temporary, w->path);
@@ -129,29 +131,79 @@ static void write_file(void *arg) {
     }
 }
 
-/* By the disk's thread while a fiber waits; writes of one node are done in the order of their calls. */
-static int core_file_write(lua_State *L) {
-    size_t size, length;
-    const char *path = luaL_checklstring(L, 1, &length), *data = luaL_checklstring(L, 2, &size);
-    struct tide_lua *host = tide__lua_host(L);
-    const size_t names = 2 * length + 24;
+static void writing_drop(void *arg) {
+    struct file_writing *w = arg;
+    if (w->file) {
+        w->port->ops->file_close(w->file);
+    }
+    tide_free(w);
+}
+
+/* Of `size` bytes at `data`, that appear at `path` when they are all there. NULL: out of memory. */
+static struct file_writing *writing_create(struct tide_port *port, const char *path, const char *data, size_t size) {
+    const size_t length = strlen(path), names = 2 * length + 24;
     struct file_writing *w = tide_alloc(sizeof *w + size + names);
     if (!w) {
-        return done(L, tide_fail(TIDE_ENOMEM, "no memory for a copy of %zu bytes", size));
+        (void)tide_fail(TIDE_ENOMEM, "no memory for a copy of %zu bytes", size);
+        return NULL;
     }
-    *w = (struct file_writing){.port = host->port, .size = size, .own = lua_isboolean(L, 3) && lua_toboolean(L, 3)};
-    memcpy(w->data, data, size);
+    *w = (struct file_writing){.port = port, .size = size};
+    if (size) {
+        memcpy(w->data, data, size);
+    }
     char *name = w->data + size, *temporary = name + length + 1;
     memcpy(name, path, length + 1);
-    (void)snprintf(temporary, names - length - 1, "%s.%08x.part", path, (unsigned)host->port->ops->entropy(host->port));
+    (void)snprintf(temporary, names - length - 1, "%s.%08x.part", path, (unsigned)port->ops->entropy(port));
     w->path = name;
     w->temporary = temporary;
-    int code = tide__lua_on_disk(L, write_file, w, tide_free);
+    return w;
+}
+
+static int writing_do(lua_State *L, struct file_writing *w) {
+    int code = tide__lua_on_disk(L, write_file, w, writing_drop);
     if (code == 0) {
         code = w->code < 0 ? tide_fail(w->code, "%s", w->reason) : 0;
-        tide_free(w);
+        writing_drop(w);
     }
-    return done(L, code);
+    return code;
+}
+
+int tide__lua_file_begin(lua_State *L, const char *path, struct tide_file_parts *parts) {
+    struct tide_port *port = tide__lua_host(L)->port;
+    struct file_writing *w = writing_create(port, path, NULL, 0);
+    int code =
+        w ? port->ops->file_open(port, w->temporary, TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &w->file)
+          : TIDE_ENOMEM;
+    if (code < 0) {
+        tide_free(w);
+        return code;
+    }
+    code = parts->fill(w->file, parts->arg);
+    if (code < 0) {
+        struct tide_error_slot slot = {0}, *previous = tide__error_slot_swap(&slot); /* the reason stays */
+        (void)port->ops->file_unlink(port, w->temporary);
+        writing_drop(w);
+        tide__error_slot_swap(previous);
+        return code;
+    }
+    parts->writing = w;
+    return 0;
+}
+
+int tide__lua_file_end(lua_State *L, struct tide_file_parts *parts) {
+    return writing_do(L, parts->writing);
+}
+
+/* By the disk's thread while a fiber waits; writes of one node are done in the order of their calls. */
+static int core_file_write(lua_State *L) {
+    size_t size;
+    const char *path = luaL_checkstring(L, 1), *data = luaL_checklstring(L, 2, &size);
+    struct file_writing *w = writing_create(tide__lua_host(L)->port, path, data, size);
+    if (!w) {
+        return done(L, TIDE_ENOMEM);
+    }
+    w->own = lua_isboolean(L, 3) && lua_toboolean(L, 3);
+    return done(L, writing_do(L, w));
 }
 
 /* The directory and those above it that are missing. */

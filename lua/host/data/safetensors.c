@@ -24,6 +24,8 @@ struct writing {
     const struct tide_lua_tensor *from[TENSORS_MAX];
     struct tide_safetensors_pair pairs[PAIRS_MAX];
     size_t count, pair_count;
+    struct tide_port *port;
+    struct tide_writer head;
 };
 
 static enum tide_dtype dtype_of(int type) {
@@ -73,39 +75,32 @@ static void read_arguments(lua_State *L, struct writing *w) {
     }
 }
 
-static int write_file(struct tide_port *port, const char *path, struct writing *w, struct tide_writer *head) {
-    struct tide_file *file;
-    int code = tide_safetensors_header(w->tensors, w->count, w->pairs, w->pair_count, head, NULL);
-    code =
-        code ? code : port->ops->file_open(port, path, TIDE_FILE_WRITE | TIDE_FILE_CREATE | TIDE_FILE_TRUNCATE, &file);
-    if (code < 0) {
-        return code;
-    }
-    code = port->ops->file_write(file, head->data, head->size, 0);
+static int fill_file(struct tide_file *file, void *arg) {
+    struct writing *w = arg;
+    const struct tide_port_ops *ops = w->port->ops;
+    int code = ops->file_write(file, w->head.data, w->head.size, 0);
     for (size_t i = 0; i < w->count && code == 0; i++) {
         const struct tide_lua_tensor *tensor = w->from[i];
-        code = port->ops->file_write(file, tensor->t.data, tide__lua_tensor_count(tensor) * tensor->element,
-                                     head->size + w->tensors[i].begin);
+        code = ops->file_write(file, tensor->t.data, tide__lua_tensor_count(tensor) * tensor->element,
+                               w->head.size + w->tensors[i].begin);
     }
-    code = code < 0 ? code : port->ops->file_sync(file);
-    port->ops->file_close(file);
     return code;
 }
 
 /* path, tensors by name, strings by name -> true | nil, err; the file is whole or not there */
 static int core_safetensors_write(lua_State *L) {
-    struct tide_port *port = tide__lua_host(L)->port;
     const char *path = luaL_checkstring(L, 1);
     lua_settop(L, 3);
-    const char *temporary = lua_pushfstring(L, "%s.%d.part", path, (int)(port->ops->entropy(port) & 0xffffff));
     struct writing *w = lua_newuserdatauv(L, sizeof *w, 0);
+    w->port = tide__lua_host(L)->port;
     w->count = w->pair_count = 0;
     read_arguments(L, w);
-    struct tide_writer head;
-    tide_writer_init(&head, NULL, 0);
-    int code = write_file(port, temporary, w, &head);
-    tide_writer_release(&head);
-    code = code ? code : port->ops->file_rename(port, temporary, path);
+    struct tide_file_parts parts = {.fill = fill_file, .arg = w};
+    tide_writer_init(&w->head, NULL, 0);
+    int code = tide_safetensors_header(w->tensors, w->count, w->pairs, w->pair_count, &w->head, NULL);
+    code = code ? code : tide__lua_file_begin(L, path, &parts);
+    tide_writer_release(&w->head);
+    code = code ? code : tide__lua_file_end(L, &parts);
     if (code < 0) {
         return tide__lua_failure(L, code);
     }
