@@ -302,12 +302,12 @@ local function console(context, err)
   context.progress:hide()
   if err then complain(err, context) end
   local terminal = core.terminal()
-  local ok, answer = pcall(require("tide.console.attach").inside, {
+  local ok, answer, problem = pcall(require("tide.console.attach").inside, {
     width = terminal.width, utf8 = terminal.utf8, interactive = true, quiet = context.quiet,
     role = "admin",
     color = terminal.stdout and os.getenv("NO_COLOR") == nil and os.getenv("TERM") ~= "dumb"})
-  if not ok then answer = {error = errors.from(answer)} end
-  if answer.error then complain(answer.error, context) end
+  if not ok then problem = errors.from(answer) end
+  if problem then complain(problem, context) end
 end
 
 ---Ends what the script left open; in an error's way out nothing of this may hide the error.
