@@ -89,7 +89,7 @@ says out.txt '^true$'
 run 0 attach con -e 'local r = policy.replay("batching/boa", {last = "1h"}) return r.open_loop and r.decisions > 0'
 says out.txt '^true$'
 run 1 attach con -e 'policy.replay(nil, {last = "1h"})'
-says err.txt 'what the recorded ones decided depends on all before'
+says err.txt 'the recorded ones can only be replayed from the start'
 kill -INT "$driver"
 wait "$driver"
 
