@@ -144,7 +144,8 @@ end
 for rule, normalised in pairs {adamscale = true, adascale = false} do
   local job = nn.job {name = rule, program = net(), data = 10, epochs = 1, batch = {start = 2, max = 4},
                       optimizer = adamw_of_ones_own {normalised = normalised}}
-  assert(job.adapts.rule == rule, job.adapts.rule)
+  local adaptation <const> = require("tide.run.extensions").of(job, "adaptation")
+  assert(adaptation.rule == rule, adaptation.rule)
 end
 
 local function check_refusals()

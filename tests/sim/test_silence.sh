@@ -75,7 +75,7 @@ says out.txt '^REPORT	102	0'
 run 0 sim --seed 1 worker.lua -- --what receives
 says out.txt '^REPORT	nil	nil	2'
 run 0 sim --seed 1 worker.lua -- --what clock
-says out.txt 'T0706.*a cut by clock waits for their next clock'
+says out.txt 'T0706.*a checkpoint by clock cannot be written in the body of a loop'
 
 cat >dump.lua <<'END'
 local tide = require "tide"

@@ -581,7 +581,7 @@ function train.job(o)
     communication = {tensors = function() return (rounds and local_steps or exchange).describe(o.program) end,
                      batch = changes and changes.start or o.batch},
     adaptation = changes and {start = changes.start, max = changes.max, lo = changes.lo, hi = changes.hi,
-                              hold = changes.hold, grow = changes.grow},
+                              hold = changes.hold, grow = changes.grow, rule = changes.rule},
     meeting = {midway = not o.program.vertex, misfit = function(records) return misfit(o, records) end},
   })
 end

@@ -24,6 +24,7 @@ local extensions = {}
 ---@field hi integer the largest that a worker computes at once
 ---@field hold integer epochs without a change, from the first on
 ---@field grow number the batch gets at most so many times as large at once
+---@field rule? string how the rate follows the batch
 
 ---@class tide.extension.meeting
 ---@field midway? boolean they also meet in mid-epoch when the core asks for it (`w.meet` counts that), because
@@ -38,7 +39,7 @@ local extensions = {}
 local POINTS <const> = {
   communication = {needs = {tensors = "function", batch = "number"}, may = {}},
   adaptation = {needs = {start = "number", max = "number", lo = "number", hi = "number", hold = "number",
-                         grow = "number"}, may = {}},
+                         grow = "number"}, may = {rule = "string"}},
   meeting = {needs = {}, may = {midway = "boolean", misfit = "function"}},
   batch = {needs = {total = "number"}, may = {min = "number", max = "number"}},
 }
