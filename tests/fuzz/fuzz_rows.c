@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (tide__rows_parse(data, size, &q) != 0) {
         return 0;
     }
-    FUZZ_CHECK(q.verb >= TIDE__ROWS_OPEN && q.verb <= TIDE__ROWS_LOCALIZE);
+    FUZZ_CHECK(q.verb >= TIDE__ROWS_OPEN && q.verb <= TIDE__ROWS_MAP);
     inside(q.keys, q.key_count * sizeof(uint64_t), data, size);
     inside(q.rows, q.row_floats * sizeof(float), data, size);
     FUZZ_CHECK(strlen(q.name) < sizeof q.name);
