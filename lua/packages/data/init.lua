@@ -83,8 +83,6 @@ function set:whole(name)
   return part
 end
 
-data.piece = package.piece
-
 ---0 .. count - 1 in an order that depends on the seed alone.
 ---@return table u32 tensor
 ---@package
@@ -107,7 +105,7 @@ function set:part(name)
   if not pieces[name] then
     local shuffled = whole:copy()
     shuffled:shuffle(cut.seed)
-    local first, count = data.piece(whole:rows(), cut.rank, cut.workers)
+    local first, count = package.piece(whole:rows(), cut.rank, cut.workers)
     pieces[name] = shuffled:slice(first, count)
   end
   return pieces[name]
@@ -184,7 +182,7 @@ function set:stream(w, o)
   local count <const> = read_range and self.count or rows:rows()
   local blocks <const> = (count + size - 1) // size
   local cut <const> = rawget(self, "cut_by") or {rank = 1, workers = 1}
-  local first_own <const> = read_range and data.piece(rawget(self, "all"), cut.rank, cut.workers) or 1
+  local first_own <const> = read_range and package.piece(rawget(self, "all"), cut.rank, cut.workers) or 1
   local place = w.state.stream or {pass = 1, done = 0}
   w.state.stream = place
   local order, order_of
@@ -285,11 +283,11 @@ function data.source(o)
   rawset(source, "read_range", o.read)
   rawset(source, "all", o.count)
   rawset(source, "size_of", function(rank, workers)
-    local _, n = data.piece(o.count, rank, workers)
+    local _, n = package.piece(o.count, rank, workers)
     return n
   end)
   rawset(source, "produce", function(cut)
-    local first, n = data.piece(o.count, cut and cut.rank or 1, cut and cut.workers or 1)
+    local first, n = package.piece(o.count, cut and cut.rank or 1, cut and cut.workers or 1)
     return o.read(first, first + n - 1)
   end)
   return source

@@ -6,7 +6,7 @@
 -- (the others add 0 to them), so all have the same bits. Passes of a step add up in an array; the last one gives the
 -- layers to the exchange. Norms go by group, matrices and vectors.
 local compute = require "tide.compute"
-local data = require "tide.data"
+local package = require "tide.package"
 local tensor = require "tide.tensor"
 local tide = require "tide"
 
@@ -270,7 +270,7 @@ end
 ---@return {passes: integer, load: fun(pass: integer): table}
 function adapt:batch(count, load)
   local passes <const> = self:passes(count)
-  return {passes = passes, load = function(pass) return load(data.piece(count, pass, passes)) end}
+  return {passes = passes, load = function(pass) return load(package.piece(count, pass, passes)) end}
 end
 
 return adapt

@@ -296,7 +296,7 @@ end
 
 -- Rows of the table of dual variables, by pieces.
 local function piece_of_duals(self, i, n)
-  local first <const>, count <const> = data.piece(self.input.storage:rows(), i, n)
+  local first <const>, count <const> = package.piece(self.input.storage:rows(), i, n)
   return replica.range(first - 1, count), self.input.storage:slice(first, count), count
 end
 

@@ -1,7 +1,7 @@
 -- A worker's replica of a model's parameters beside the table that holds them for others: what was learnt is written to
 -- it in ranges, and replicas that differ are made equal from it.
 local compute = require "tide.compute"
-local data = require "tide.data"
+local package = require "tide.package"
 local tensor = require "tide.tensor"
 
 ---@class tide.nn.replica
@@ -43,7 +43,7 @@ function replica:store(rest, more)
     ranks = there
     if rest and ranks[1] == self.w.rank then rest() end
     for i, rank in ipairs(ranks) do
-      local first, count = data.piece(self.model.parameters:rows(), i, #ranks)
+      local first, count = package.piece(self.model.parameters:rows(), i, #ranks)
       if rank == self.w.rank and count > 0 then
         self.table:push(replica.range(first - 1, count), self.model.parameters:slice(first, count))
       end

@@ -187,7 +187,7 @@ local function write_memory(self, i, n, all)
   each_memory(self, function(to, first, held, alone)
     if not all and to ~= self.w.tables.average then return end
     local from, count = 1, held:rows()
-    if not alone then from, count = data.piece(count, i, n) end
+    if not alone then from, count = package.piece(count, i, n) end
     if count > 0 then to:push(replica.range(first + from - 1, count), held:slice(from, count)) end
   end)
 end
@@ -234,7 +234,7 @@ function trainer:train(order, first, count, whole)
   local steps <const> = self.rounds and (whole.count + self.batch - 1) // self.batch
   local r <const> = self.group:step(adapts and adapts:batch(count, load) or steps and {
     steps = steps, rows = count, load = function(step)
-      local from <const>, rows <const> = data.piece(count, step, steps)
+      local from <const>, rows <const> = package.piece(count, step, steps)
       return rows > 0 and load(from, rows) or nil
     end} or load(1, count))
   if #own.tables > 0 then

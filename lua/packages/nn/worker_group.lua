@@ -7,7 +7,7 @@
 -- They also meet in mid-epoch when the controller asks for it, because workers come or go: all leave the loop over
 -- batches at the same step, and go on with what is left of the epoch (`unfinished`). When all of them leave, what they
 -- have learnt goes to tables, and where they stand into w.state (`left_off`); others go on from there.
-local data = require "tide.data"
+local package = require "tide.package"
 local exchange = require "tide.nn.exchange"
 local mean = require "tide.nn.mean"
 local replica = require "tide.nn.replica"
@@ -132,9 +132,9 @@ function group:present() return self.exchange and self.exchange:begin() or self.
 ---@param present? integer[] ranks among whom they are divided
 function group:piece(count, present)
   present = present or self:present()
-  if #present == 0 then return data.piece(count, (self.w.rank - 1) % self.w.workers + 1, self.w.workers) end
+  if #present == 0 then return package.piece(count, (self.w.rank - 1) % self.w.workers + 1, self.w.workers) end
   for i, rank in ipairs(present) do
-    if rank == self.w.rank then return data.piece(count, i, #present) end
+    if rank == self.w.rank then return package.piece(count, i, #present) end
   end
   error("this worker is not one of those that are there")
 end
@@ -142,7 +142,7 @@ end
 ---The i-th of n pieces of a cut: its first, from 1, and how many; pieces are alike in number, or in weight to within an
 ---example.
 local function piece_of(cut, i, n, weigh)
-  if not weigh then return data.piece(cut.count, i, n) end
+  if not weigh then return package.piece(cut.count, i, n) end
   local total, ends = 0, {}
   for k = 1, cut.count do
     local weight <const> = weigh(cut.first + k - 1)
