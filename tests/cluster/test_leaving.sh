@@ -75,7 +75,7 @@ wait_for 15 at_work
 says drain.txt 'node n2 has left after'
 wait "$driver" || fail "the run that was under way ends with $?"
 says out.txt '^rows.2\.0.2\.0.lost.0.redone.0$'
-run 2 drain n2 --cluster leave -y
+run 1 drain n2 --cluster leave -y
 says err.txt 'no node `n2` is up'
 run 2 drain c0 --cluster leave -y
 run 0 drain n3 --cluster leave -y
