@@ -8,7 +8,7 @@
 struct hop {
     atomic_uint holders;
     atomic_bool done; /* release: pairs with the caller's acquire; what work wrote is seen */
-    bool ran;         /* else the node ended before it came to it */
+    bool ran;         /* else there was no memory for its fiber, or the node ended before */
     void (*work)(void *arg);
     void (*drop)(void *arg);
     void *arg; /* NULL once the caller has it back */
@@ -49,6 +49,12 @@ static int do_here(void (*work)(void *arg), void *arg) {
     return 0;
 }
 
+static int never_ran(struct tide_node *node) {
+    const bool stops = atomic_load_explicit(&tide_system_of(node)->stopping, memory_order_relaxed);
+    return stops ? tide_fail(TIDE_ECANCELED, "the node is being ended")
+                 : tide_fail(TIDE_ENOMEM, "no memory for another thread's work");
+}
+
 static int give_up(void (*drop)(void *arg), void *arg, int code) {
     drop(arg);
     return code;
@@ -78,7 +84,7 @@ int tide_hop(struct tide_node *node, enum tide_role role, void (*work)(void *arg
         }
     }
     if (atomic_load_explicit(&hop->done, memory_order_acquire) && !hop->ran) {
-        code = tide_fail(TIDE_ECANCELED, "the node is being ended");
+        code = never_ran(node);
     } else if (atomic_load_explicit(&hop->done, memory_order_acquire)) {
         hop->arg = NULL; /* the hop has released it */
         code = 0;
