@@ -16,7 +16,7 @@ says err.txt 'squares` is there already'
 run 2 new package Wrong-1
 says err.txt 'is no name of a package'
 run 2 new model x
-says err.txt 'is not package'
+says err.txt 'must be one of .package.'
 
 cp -r "$root/examples/packages/rounds" rounds
 cd rounds
