@@ -124,7 +124,7 @@ describe("tide.nn", function()
       local here = {}
       for _, rank in ipairs(present) do here[rank] = true end
       for i, rank in ipairs(cut.present) do
-        local from, n = require("tide.data").piece(cut.count, i, #cut.present)
+        local from, n = require("tide.run.data_sets").piece(cut.count, i, #cut.present)
         if rank == 1 then assert.same({cut.first + from - 1, n}, {first, count}) end
         for e = cut.first + from - 1, here[rank] and cut.first + from + n - 2 or 0 do seen[e] = (seen[e] or 0) + 1 end
       end

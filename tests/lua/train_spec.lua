@@ -87,12 +87,11 @@ describe("cutting data", function()
   before_each(fresh)
 
   it("gives every row to exactly one worker, in pieces of nearly equal size", function()
-    local data = require "tide.data"
     for _, case in ipairs {{0, 3}, {1, 4}, {7, 3}, {100, 4}, {101, 7}} do
       local count, workers = case[1], case[2]
       local at = 1
       for rank = 1, workers do
-        local first, n = data.piece(count, rank, workers)
+        local first, n = require("tide.run.data_sets").piece(count, rank, workers)
         assert.equal(at, first)
         assert.is_true(n >= count // workers and n <= count // workers + 1)
         at = at + n

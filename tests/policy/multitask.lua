@@ -29,7 +29,7 @@ end
 
 local function team_of(index, size)
   local team = {index = index, size = size, w = {log = function() end}}
-  function team:piece(count, _, i) return require("tide.data").piece(count, i or self.index, self.size) end
+  function team:piece(count, _, i) return require("tide.package").piece(count, i or self.index, self.size) end
   function team.took() end
   function team.speed() end
   function team.balance() return false end
