@@ -213,7 +213,8 @@ local function file_of(name, value)
   return nil, errors.from(ok and err or written, "T0113")
 end
 
--- Reads a file in parts. One that was made of tensors is where core.file_write put it: with a simulated node on its disk.
+-- Reads a file in parts. One that was made of tensors is where core.file_write put it, in the simulator
+-- on the node's disk.
 local function each_part(path, made, f)
   if made then
     local content <const>, why = core.file_read(path)
