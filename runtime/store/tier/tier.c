@@ -197,6 +197,13 @@ static void remove_files(struct tide_task *task) {
     }
 }
 
+static void wants_free(struct tide__want *want) {
+    for (struct tide__want *next; want; want = next) {
+        next = want->next;
+        tide_free(want);
+    }
+}
+
 static void free_tier(struct tide_task *task) {
     struct tide__tier *tier = ((struct tide__work *)(void *)task)->tier;
     for (uint32_t i = 0; tier->segments && i < TIDE__TIER_SEGMENTS; i++) {
@@ -206,6 +213,7 @@ static void free_tier(struct tide_task *task) {
         tide_unmap(tier->segments, TIDE__TIER_SEGMENTS * sizeof(void *));
     }
     for (uint32_t i = 0; tier->reading && i < tier->reads_most; i++) {
+        wants_free(tier->reading[i].wants); /* of a read that the end of the node overtook */
         tide_free(tier->reading[i].data);
     }
     tide_free(tier->reading);
@@ -338,14 +346,9 @@ static void table_begins(struct tide_table *table) {
 static void table_destroy(struct tide_table *table) {
     struct tide__tier *tier = tide__tier_of(table);
     if (tier) {
-        struct tide__wants *lists[] = {&tier->wants, &tier->anew, &tier->later};
-        for (size_t i = 0; i < TIDE_COUNT(lists); i++) {
-            while (lists[i]->first) {
-                struct tide__want *next = lists[i]->first->next;
-                tide_free(lists[i]->first);
-                lists[i]->first = next;
-            }
-        }
+        wants_free(tier->wants.first);
+        wants_free(tier->anew.first);
+        wants_free(tier->later.first);
         table->tier = NULL;
         atomic_fetch_sub_explicit(&table->store->tiered, 1, memory_order_relaxed);
         release(tier, table->dropping ? table->store->node : NULL);
