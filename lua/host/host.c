@@ -83,8 +83,14 @@ int tide__lua_resumed(lua_State *L, int code) {
 
 int tide__lua_on_disk(lua_State *L, void (*work)(void *arg), void *arg, void (*drop)(void *arg)) {
     struct tide_lua *host = tide__lua_host(L);
-    if (!host->node || !tide_fiber_current() || is_cancelled(host)) {
+    if (!host->node || !tide_fiber_current()) {
         work(arg);
+        return 0;
+    }
+    if (is_cancelled(host)) { /* it can wait for nothing any more, and what it writes is its last */
+        const struct tide_serving *serving = tide__watch_thread(NULL);
+        work(arg);
+        (void)tide__watch_thread(serving);
         return 0;
     }
     const int code = tide_hop(host->node, TIDE_ROLE_DISK, work, arg, drop);
