@@ -195,10 +195,10 @@ end
 
 ---- the sender ------------------------------------------------------------------------------------------------------
 
--- The file of a value: its path, or one that is made of tensors by the ending of the name. The second: it is to be
--- removed.
-local function file_of(name, value)
-  if type(value) == "string" then return value, false end
+-- Where the bytes of a value are: a path, or the bytes themselves, of tensors in the format that the name ends in.
+-- array_files writes files alone, which lie on the node's disk in the simulator: core reads them back.
+local function source_of(name, value)
+  if type(value) == "string" then return {path = value} end
   local format <const> = arrays.format_of(name)
   if not format then
     return refuse(("`%s` does not say in which format a tensor is kept"):format(name),
@@ -208,17 +208,17 @@ local function file_of(name, value)
   local path <const> = ("%s.%s"):format(base, name:match "%.(%w+%.gz)$" or format)
   local ok, written, err = pcall(arrays.write, path, value)
   os.remove(base)
-  if ok and written then return path, true end
+  local content, why
+  if ok and written then content, why = core.file_read(path) end
   core.file_remove(path)
+  if content then return {content = content} end
+  if why then return nil, errors.from(why, "T0403") end
   return nil, errors.from(ok and err or written, "T0113")
 end
 
--- Reads a file in parts. One that was made of tensors is where core.file_write put it, in the simulator
--- on the node's disk.
-local function each_part(path, made, f)
-  if made then
-    local content <const>, why = core.file_read(path)
-    if not content then return nil, errors.from(why, "T0403") end
+local function each_part(source, f)
+  local content <const>, path <const> = source.content, source.path
+  if content then
     local ok, err = true, nil
     for at = 1, #content, artifacts.PART_BYTES do
       if ok then ok, err = f(content:sub(at, at + artifacts.PART_BYTES - 1)) end
@@ -247,19 +247,18 @@ end
 function artifacts.send(name, value, store)
   local ok, err = artifacts.check_name(name)
   if not ok then return nil, err end
-  local path, temporary = file_of(name, value)
-  if not path then return nil, temporary end
+  local source <const>, problem <const> = source_of(name, value)
+  if not source then return nil, problem end
   local sum <const>, bytes = core.sha256_sum(), 0
   local entry
-  ok, err = each_part(path, temporary, function(part)
+  ok, err = each_part(source, function(part)
     bytes = bytes + #part
     sum:add(part)
     return true
   end)
   if ok then ok, err = store.begin {name = name, bytes = bytes, sha256 = sum:hex()} end
-  if ok then ok, err = each_part(path, temporary, store.add) end
+  if ok then ok, err = each_part(source, store.add) end
   if ok then entry, err = store.finish() end
-  if temporary then core.file_remove(path) end
   return entry, err
 end
 
