@@ -74,6 +74,10 @@ static void run_op(void *arg) {
 }
 
 static double time_op(struct bench_op *op) {
+    static struct tide_attributes none;
+    if (!op->call.attributes) {
+        op->call.attributes = &none;
+    }
     op->call.scratch = tide_alloc_aligned(64, device->scratch(op->code, &op->call) + 64);
     double took = measure(run_op, op);
     tide_free(op->call.scratch);
