@@ -7,6 +7,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export OPENBLAS_NUM_THREADS=1
+# The peers' BLAS computes with the core that Tide's chose: by itself it may know less of the processor.
+export OPENBLAS_CORETYPE=${OPENBLAS_CORETYPE:-$("$build/tide" version -v | awk '$1 == "cpu.core" {print $2}')}
 
 [[ " $* " == *" --json "* ]] || echo "# $(date -u +%F) $(uname -m), $(nproc) cores, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), load $(cut -d' ' -f1 /proc/loadavg)"
 "$build/bench/bench_actors" "$@"

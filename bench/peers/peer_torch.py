@@ -96,6 +96,8 @@ def convolution(c, o, side, k):
 
 def main():
     torch.set_num_threads(1)
+    a, b = torch.randn(32, 4096), torch.randn(4096, 4096)
+    row("mm 32 x 4096 x 4096", "GFLOP/s", 1e-9 * 2 * 32 * 4096 * 4096 / measure(lambda: a @ b))
     for shape in ((3, 16, 32, 3), (16, 32, 16, 3), (32, 32, 8, 3), (64, 64, 32, 3), (64, 128, 8, 1)):
         convolution(*shape)
     x = torch.randn(256 << 10)
