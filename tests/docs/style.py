@@ -1,19 +1,28 @@
 #!/usr/bin/env python3
-"""Checks how the pages are written: style.py ROOT [PAGE...], style.py ROOT --lower.
+"""Checks how the pages are written: style.py ROOT [PAGE...], style.py ROOT --lower | --levels | --comments.
 
 A paragraph, list item or table row has at most 120 words. The tutorial, the glossary and the README have no exceptions;
 of every other page long.txt has the number of longer ones, which must not grow: `--lower` writes the exceptions anew where
 there are fewer. A definition of the glossary has 8 to 22 words, and the terms of a group are sorted.
 
 The phrases of phrases.txt have better ones in the glossary. A page has at most as many as wording.txt says, most have none;
-a message names the better one. With PAGE the lines of these pages are listed.
+a message names the better one. With PAGE the lines of these pages are listed. `--comments` lists the phrases in comments
+of the sources.
+
+Tutorial, guides and internals together have at most 70,000 words. `--levels` prints the words of each page and its reading
+level, LIX: words a sentence plus the share of words of more than six letters in percent. 40 is a newspaper, 60 a statute.
 """
 import glob
 import os
 import re
 import sys
 
+import names
+
 MOST_WORDS = 120
+MOST_TOGETHER = 70000
+ROOMS = ("runtime", "kernels", "lua", "scripts", "bench", "examples", "tests")
+SHELVES = ("docs/tutorial/", "docs/guides/", "docs/internals/")
 DEFINITION = (8, 22)
 HERE = os.path.dirname(os.path.abspath(__file__))
 LONG, WORDING, PHRASES = (os.path.join(HERE, name) for name in ("long.txt", "wording.txt", "phrases.txt"))
@@ -86,10 +95,30 @@ def check_glossary(page, text):
     return problems
 
 
+def read_phrases():
+    return [(re.compile(r"\b(?:" + phrase + r")\b", re.I), instead) for phrase, instead in read_table(PHRASES, "|").items()]
+
+
+def list_comments(root):
+    """Prints the phrases in comments of the sources."""
+    paths = sorted(path for room in ROOMS for path in glob.glob(f"{root}/{room}/**/*", recursive=True)
+                   if path.endswith(names.SOURCES) and not path.startswith(f"{root}/tests/docs/"))
+    count = 0
+    for path in paths:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            text = file.read()
+        for number, comment in names.comments(path, text):
+            for pattern, instead in read_phrases():
+                for match in pattern.finditer(comment):
+                    count += 1
+                    at = number + comment.count("\n", 0, match.start())
+                    print(f"{os.path.relpath(path, root)}:{at}: `{match[0]}`: write {instead}")
+    print(f"{count} phrases in comments")
+
+
 def check_phrases(texts, allowed, listed):
     """Problems, and the number of phrases of each page that has some."""
-    better = [(re.compile(r"\b(?:" + phrase + r")\b", re.I), instead) for phrase, instead in read_table(PHRASES, "|").items()]
-    problems, counts = [], {}
+    better, problems, counts = read_phrases(), [], {}
     for page, text in texts.items():
         found = [f"{page}:{number}: `{match[0]}`: write {instead}" for number, line in prose_lines(text)
                  for pattern, instead in better for match in pattern.finditer(line)]
@@ -104,6 +133,34 @@ def check_phrases(texts, allowed, listed):
     return problems, counts
 
 
+def words_of(text):
+    """Words of a page outside of its blocks: what has a letter."""
+    return [word for _, words in paragraphs(text) for word in words if re.search("[A-Za-z]", word)]
+
+
+def level(text):
+    """LIX of the prose of a page: paragraphs and list items, no headings and tables."""
+    prose = "\n".join(line for _, line in prose_lines(text) if not line.startswith(("|", "#", "<!--")))
+    prose = [re.sub(r"`[^`]*`|\]\([^)]*\)", " x ", " ".join(words)) for _, words in paragraphs(prose)]
+    words = re.findall(r"[A-Za-z'-]+", " ".join(prose))
+    sentences = sum(max(1, len(re.findall(r"[.:;?!](?:\s|$)", paragraph))) for paragraph in prose)
+    return len(words) / max(1, sentences) + 100 * sum(len(word) > 6 for word in words) / max(1, len(words))
+
+
+def check_size(texts, printed):
+    """Problems, and prints words and level: of each page, or of all."""
+    shelved = {page: text for page, text in texts.items() if page.startswith(SHELVES)}
+    sizes = {page: len(words_of(text)) for page, text in shelved.items()}
+    levels = {page: level(text) for page, text in shelved.items() if sizes[page] > 200}
+    for page in sorted(levels, key=levels.get) if printed else ():
+        print(f"{levels[page]:3.0f} {sizes[page]:5d} {page}")
+    together, hardest = sum(sizes.values()), max(levels, key=levels.get, default=None)
+    print(f"{together} words in tutorial, guides and internals, of at most {MOST_TOGETHER}; reading level (LIX) "
+          f"{level(chr(10).join(shelved.values())):.0f}, most {levels[hardest]:.0f} in {hardest} (--levels)")
+    return [f"{together} words in tutorial, guides and internals, at most {MOST_TOGETHER}: cut {together - MOST_TOGETHER}"
+            ] if together > MOST_TOGETHER else []
+
+
 def lower(path, allowed, counts):
     with open(path, encoding="utf-8") as file:
         head = [line for line in file if line.startswith("#")]
@@ -113,13 +170,16 @@ def lower(path, allowed, counts):
 
 
 def main(root, *arguments):
+    if "--comments" in arguments:
+        list_comments(root)
+        return 0
     pages = ["README.md"] + sorted(os.path.relpath(path, root) for path in glob.glob(f"{root}/docs/**/*.md", recursive=True)
                                    if "/reference/" not in path)
     texts = {}
     for page in pages:
         with open(os.path.join(root, page), encoding="utf-8") as file:
             texts[page] = file.read()
-    problems = check_glossary("docs/glossary.md", texts["docs/glossary.md"])
+    problems = check_glossary("docs/glossary.md", texts["docs/glossary.md"]) + check_size(texts, "--levels" in arguments)
     left = 0
     for path, check in ((LONG, check_paragraphs), (WORDING, lambda *both: check_phrases(*both, arguments))):
         allowed = {page: int(count) for page, count in read_table(path, " ").items()}
