@@ -347,7 +347,7 @@ static int check_options(const struct tide_net_options *o) {
                                                                        : NULL;
     if (far && !o->keys) {
         return tide_fail(TIDE_EPERM,
-                         "%s is of other machines, with which nodes talk under TLS: --keys DIR names this "
+                         "%s is of other machines, with which nodes use TLS: --keys DIR names this "
                          "side's keys, and `tide keys init` makes them",
                          far);
     }
