@@ -485,7 +485,7 @@ static int dial_member(struct tide_client *c, struct connection *place) {
     if (rc == 0) {
         attach(c, &made, place);
     } else {
-        place->wanted = false; /* another one may serve; who still has calls for it wants it again */
+        place->wanted = false; /* another one may serve; callers with pending calls request it again */
         c->direct_at = client_now(c) + TIDE_SECOND;
     }
     return rc;
@@ -538,7 +538,7 @@ static void *library_main(void *arg) {
             uint64_t seen;
             pthread_mutex_unlock(&c->lock);
             if (poll(&p, 1, wait_ms) > 0 && read(c->wake, &seen, sizeof seen) < 0) {
-                /* somebody else was faster */
+                /* another thread has read it */
             }
             pthread_mutex_lock(&c->lock);
         }

@@ -3,7 +3,7 @@
  *
  * Threads. Everything is under `lock`, except what a connection is while connect.c makes it. Callers write to sockets
  * themselves; the caller that waits longest reads for all (`reading`), others wait on `changed`. One library thread
- * beats, redials, and reads what nobody waits for every BEAT_NS. So an operation costs no switch of threads.
+ * beats, redials, and reads what no caller waits for every BEAT_NS. So an operation costs no switch of threads.
  *
  * An operation is cut into parts, one request each. A part is in `waiting` until a connection takes it, then in the
  * connection's queue until it is written, and in `calls` until it is answered. A part whose operation has ended is
@@ -143,7 +143,7 @@ struct tide_client {
     bool thread_runs, closing, reading;
     int closed; /* a code: no operation can succeed any more */
     char closed_text[TEXT_BYTES];
-    int epoll, done_fd; /* negative: nobody asked */
+    int epoll, done_fd; /* negative: not requested */
     uint64_t incarnation;
     uint16_t id;
     unsigned granted; /* right */
@@ -207,7 +207,7 @@ void client_flush(struct tide_client *c);    /* what the sockets take */
 void client_lost(struct connection *k, const char *why);
 void client_expire(struct tide_client *c, uint64_t now);
 void client_end_all(struct tide_client *c, int code, const char *text);
-void client_free_all(struct tide_client *c); /* operations that nobody freed, at the end */
+void client_free_all(struct tide_client *c); /* at the end: operations that their owners did not free */
 void part_written(struct part *p);           /* the whole frame is with the socket */
 
 /* ---- map.c ---- */

@@ -92,7 +92,7 @@ int client_map_take(struct tide_client_table *t, const void *data, size_t size) 
         return tide_fail(TIDE_EPROTO, "the node sent a damaged map of table '%s'", t->name);
     }
     if (t->map && version < t->map->version) {
-        return 0; /* the gateway has not heard of the newest change */
+        return 0; /* the gateway does not have the newest change yet */
     }
     struct client_map *map = tide_alloc_zero(1, sizeof *map);
     if (!map) {

@@ -371,7 +371,7 @@ void client_flush(struct tide_client *c) {
 
 void client_lost(struct connection *k, const char *why) {
     struct tide_client *c = k->client;
-    while (k->queue && !k->queue->op) { /* half written, and nobody's */
+    while (k->queue && !k->queue->op) { /* half written, without an operation */
         struct part *p = k->queue;
         k->queue = p->next;
         tide_free(p);

@@ -1,6 +1,6 @@
 /*
- * Runs: what the keeper of runs, the actor `runs` on the controller, knows of them, and what it passes on to them. A
- * script is started by the program `tide`, which brings its modules along.
+ * Runs: their records at the keeper of runs, the actor `runs` on the controller, and commands that it forwards to
+ * them. The program `tide` starts a script and sends its modules along.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* pipe2 */

@@ -3,7 +3,7 @@ local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
 local text = require "tide.text"
 
--- What goes on there, as words to follow the cluster's name: "" if nothing does.
+-- Active runs of the cluster, as text behind its name: "" if there are none.
 local function what_runs(context, name)
   context.options.cluster = name
   local runs <const>, err = require("tide.cluster.up_down").runs(context)

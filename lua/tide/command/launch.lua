@@ -1,4 +1,4 @@
--- `tide launch`: asks a launcher for nodes of a cluster, and keeps as many there until it is told to end.
+-- `tide launch`: requests nodes of a launcher for a cluster, and replaces lost ones until the command ends.
 local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
 local text = require "tide.text"

@@ -1,4 +1,4 @@
--- `tide policy VERB`: policies of a run that is going on, of its journal, and of files.
+-- `tide policy VERB`: policies of an active run, of its journal, and of files.
 local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
 local text = require "tide.text"
@@ -20,7 +20,7 @@ function policy.init(params, saved)
   return {params = params, decisions = saved and saved.decisions or 0}
 end
 
--- Pure: what is seen, in; a wish, out. An empty plan changes nothing. k has the numeric tools.
+-- A pure function from a view to a plan. An empty plan changes nothing. k has the numeric tools.
 function policy.decide(st, view, k)
   st.decisions = st.decisions + 1
   return {}                        -- %s

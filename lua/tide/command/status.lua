@@ -84,7 +84,7 @@ local function print_plain(context, view)
   end
 end
 
--- The view, and what held up each run from its beginning on.
+-- Returns the view, and the bottleneck of each run since its start.
 local function look(context, client)
   local view, err = cluster_view.collect(context, client)
   if not view then return nil, err end

@@ -10,7 +10,7 @@ local why = require "tide.show.why"
 
 local LOOK_S <const>, LOOK_MIN_S <const> = 2, 0.1
 
--- Two looks, and what held up each run between them.
+-- Takes two samples and names the bottleneck of each run between them.
 local function runs(context)
   local collect <const> = require "tide.cluster.collect"
   local before, err = collect.ask()

@@ -12,7 +12,7 @@ local attach = {}
 local EPIPE <const> = 32
 local EXIT <const> = {ok = 0, error = 1, cancelled = 130, detached = 130, gone = 141, late = 124}
 
--- What a script is told of a result: a refusal is no failure of what it asked.
+-- The exit code for a result: a rejection is no failure of the script's code.
 ---@param limited? boolean --timeout was given
 local function exit_of(result, limited)
   local code <const> = result.error and result.error.code
@@ -31,7 +31,7 @@ end
 
 ---- results -------------------------------------------------------------------------------------------------------
 
--- nil: nobody reads it any more.
+-- Writes to stdout; nil: its reader has closed it.
 local function put(chunk)
   local ok, why, number = io.stdout:write(chunk)
   if ok then ok, why, number = io.stdout:flush() end

@@ -123,7 +123,7 @@ function calls.links(o)
 end
 
 ---What an actor waits for, since when, and what the actors do that it waits for.
----@param actor? string "n1/agent", an address "2:17", or a name on this node; without one: what holds up the runs
+---@param actor? string "n1/agent", an address "2:17", or a name on this node; without one: the bottleneck of each run
 ---@return table[] rows from the actor to the last one known; of runs one each
 function calls.why(actor)
   if actor == nil then
@@ -166,7 +166,7 @@ end
 
 ---One run of this cluster: its fields, and `:pause() :resume() :set{eps = 0.05} :set_workers(4) :stop() :cancel()
 ---:wait() :log() :refresh()`. docs/guides/runs.md has them.
----@param name string|integer "mf-1", 1, or the job where one run of it goes on
+---@param name string|integer "mf-1", 1, or the job if one run of it is active
 ---@return table run
 function calls.run(name)
   local found, err = remote_run.find(name)
@@ -227,7 +227,7 @@ function calls.log(o)
   return rows
 end
 
----A metric of the run that goes on, drawn over time: its newest, least and greatest value, and a curve.
+---A metric of the active run, drawn over time: its newest, least and greatest value, and a curve.
 ---@param name string "examples_per_s", "step_s", "loss"
 ---@param o? {last?: string|number, job?: string, rows?: integer} last: at most so long ago (10 min); rows: of the curve
 ---@return table metric name, at (seconds before now), value
@@ -287,7 +287,7 @@ local function address_of(actor)
   return found.address
 end
 
----- views that go on --------------------------------------------------------------------------------------------------
+---- live views -------------------------------------------------------------------------------------------------------
 
 local function compiled(what, call)
   if type(what) == "function" then return {what}, {"value"} end
@@ -361,7 +361,7 @@ function calls.hist(what, o)
 end
 
 ---Shows messages that come to an actor, a few of them a second, until Ctrl-C. Each line: when, from whom, kind, lane,
----size, and the message. Answers to the actor's own calls are not seen. Nobody waits for the one who watches.
+---size, and the message. Answers to the actor's own calls are not shown. A tap delays no component.
 ---@param actor string "n1/agent", "n1/store", an address "2:17"
 ---@param o? {rate?: integer, match?: string, count?: integer} rate: lines a second, at most 100, default 10; match: an
 ---  expression over from, kind, lane, bytes, text: "bytes > 1000"; count: end after so many lines

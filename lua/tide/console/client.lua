@@ -1,7 +1,7 @@
 -- The client's end of a console: finds a node, opens a session there, sends lines, receives what comes of them.
 --
--- Lives in an actor of the client process. A lost session is looked for again for 30 s under its id: a node that still
--- has it goes on with it, and what was asked is not evaluated twice.
+-- Lives in an actor of the client process. A client looks for a lost session for 30 s by its id: a node that still has
+-- the session resumes it, and no request is evaluated twice.
 local core = require "tide.core"
 local errors = require "tide.errors"
 local requests = require "tide.cluster.requests"
@@ -44,8 +44,8 @@ function client.too_long(code)
     help = ("at most %d are evaluated at once; run a longer script by `tide run`"):format(client.TEXT_MAX)})
 end
 
----`print` answers whether somebody reads it; what runs is cancelled when nobody does. Values for the pager are printed
----like other output unless who made the client sets `page`.
+---`print` returns whether the output still has a reader; without one the evaluation is cancelled. Values for the pager
+---are printed like other output unless the creator of the client sets `page`.
 ---@param o {print: fun(text: string): any, live: fun(text: string?), say: fun(text: string), role: string}
 ---@return table client, not connected
 function client.new(o)
@@ -109,8 +109,8 @@ end
 -- What a session sends: by name, as methods of the client.
 local answers <const> = {}
 
--- Only a file that the line itself names is sent: a node must not read others. Which line that is, the client knows of
--- its own: the node's word for it would be the node's choice of a file.
+-- Sends only a file that the line itself names: a node must not read others. The client keeps the line, because a line
+-- from the node would be the node's choice of a file.
 answers["console.file"] = function(self, request)
   if not save.names(self.text, request.path) then
     return nil, errors.new("T0505", "the line does not name this file")
@@ -197,7 +197,7 @@ function client:wait(id, again)
         return result
       end
     end
-    if self.ended_by() then -- what runs goes on without this process
+    if self.ended_by() then -- the evaluation continues without this process
       return {status = "detached", seconds = 0}
     end
     local now <const> = core.interrupted()
@@ -249,7 +249,7 @@ function client:eval(line, o)
   return self:wait(self.next_id, send)
 end
 
----Tells the session that it is not needed any more; what still runs in it goes on.
+---Closes the session; evaluations that are still active continue.
 function client:close()
   if self.address and not self.lost then core.send(self.address, {op = "console.close"}) end
 end

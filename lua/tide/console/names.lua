@@ -1,4 +1,4 @@
--- What the prompt knows of names: signatures and texts from annotations, completion, help.
+-- Names at the prompt: signatures and texts from annotations, completion, help.
 --
 -- One source for all: annotations (tide.annotations), read from the program's embedded text. Completion
 -- walks plain tables by rawget alone: it runs no metamethod and calls nothing, so it cannot hang on what it looks at.

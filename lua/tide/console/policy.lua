@@ -1,5 +1,5 @@
--- The policies of the runs that go on in this cluster, at the prompt. Files are those of the client: a policy is read
--- where it was typed.
+-- Policies of the active runs of this cluster, at the prompt. Files are those of the client: a policy is read on its
+-- machine.
 local core = require "tide.core"
 local errors = require "tide.errors"
 local remote = require "tide.policy.remote"
@@ -39,7 +39,7 @@ local function found(ref)
   return {text = answer.text, path = answer.path}
 end
 
--- "60s" and "10%" as numbers, as the host of policies wants them.
+-- Converts "60s" and "10%" to numbers for the host of policies.
 local function guarded(o)
   if not o or not o.guard then return o end
   local out, guard = {}, {}

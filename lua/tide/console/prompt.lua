@@ -90,7 +90,7 @@ function prompt:hint_locals(block, result)
 end
 
 ---@param block string
----@return boolean go on
+---@return boolean continue
 function prompt:evaluate(block)
   local where, code = targets.split(block)
   if where and code == "" then return self:commands_t(where) end
@@ -278,7 +278,7 @@ function prompt:remember(block)
   end
 end
 
----Reads until a block is complete. Returns it; false: given up; nil: the end of the input.
+---Reads until a block is complete. Returns it; false: discarded; nil: the end of the input.
 function prompt:read()
   local block = self.line.read(self:label())
   if not block then return block end

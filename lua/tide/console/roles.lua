@@ -5,9 +5,9 @@
 --   admin    full Lua, with everything that the node's own scripts can do
 --
 -- A name that is not listed here needs admin. A session of a lesser role has an environment of its own, bounded
--- instructions, and asks other nodes in its own role. This keeps mistakes and shared terminals from harm; it is no
--- wall against whoever could open a session as admin: until connections carry credentials of their own (keys), that is
--- everybody whom the cluster lets in, the user who runs it.
+-- instructions, and asks other nodes in its own role. This protects
+-- against mistakes and shared terminals. It does not protect against a user who could open a session as admin: on one
+-- machine the user who runs the cluster, on several the holder of such keys.
 local errors = require "tide.errors"
 local text = require "tide.text"
 

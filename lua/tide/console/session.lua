@@ -26,7 +26,7 @@ local EVALUATIONS_MAX <const> = 8
 local COMPLETE_S <const> = 0.05
 local FAN_OUT_MAX <const> = 64
 local ANSWER_S <const> = 5         -- of another node, unless the evaluation has a limit of its own
-local GRACE_S <const> = 5          -- for an evaluation to end that was told to
+local GRACE_S <const> = 5          -- for a cancelled evaluation to end
 local RESULTS_MAX <const> = 20
 local COLLECT_BYTES <const> = 4 << 20 -- an evaluation that used more leaves no garbage to the other sessions
 
@@ -106,7 +106,7 @@ function session.more()
   return text_now:gsub("\n$", ""), #state.kept, state.lost
 end
 
----Gives the evaluation that calls it room for more output: what goes on for long is bounded by its rate.
+---Raises the output limit of the calling evaluation: a long one is bounded by its rate.
 ---@param bytes number seconds times a rate: need not be whole
 function session.allow(bytes)
   local record <const> = state.by_evaluation[core.evaluating()]
@@ -409,7 +409,7 @@ end
 ops["console.eval"] = function(request, message)
   local called <const> = message.kind == "call"
   if not called and not state.clients[message.from] then state.clients[message.from] = core.monitor(message.from) end
-  if state.records[request.id] then -- a client that came back asks again: nothing is evaluated twice
+  if state.records[request.id] then -- a reconnected client resends: no request is evaluated twice
     local record <const> = state.records[request.id]
     record.client, record.asks = message.from, message.from
     if record.result then core.send(record.client, record.result) end
@@ -451,7 +451,7 @@ ops["console.cancel"] = function(request)
   if record then
     cancel(record)
   else
-    state.early = request.id -- it overtook its evaluation, which is on its way
+    state.early = request.id -- the cancel overtook its evaluation
   end
 end
 
@@ -521,8 +521,8 @@ ops["console.close"] = function()
   if #running() == 0 then state.closed = true end
 end
 
--- Whether somebody may still want something of this session. What runs for another session has a time limit; what runs
--- for a prompt that is gone may be endless.
+-- Returns whether the session may still be used. Evaluations for another session have a time limit; those for a prompt
+-- that has disappeared may be endless.
 local function is_wanted()
   if state.closed then return false end
   if next(state.clients) or core.now() - state.used_at < core.limit "console_idle" then return true end
@@ -544,7 +544,7 @@ local served <const> = service.new {
   end,
 }
 
----Body of the actor. Ends when it is told to and nothing runs, or when it has had no client for ten minutes.
+---Body of the actor. Ends after `close` when no evaluation is active, or after ten minutes without a client.
 ---@param a {session: string, role: string, owner: string} owner: an actor of who opened it
 function session.main(a)
   state.id, state.role = a.session, a.role

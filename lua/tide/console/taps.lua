@@ -1,8 +1,8 @@
 -- Taps at the prompt: the messages that come to an actor, a few of them a second, as lines of text.
 --
--- On the actor's node a session holds the tap (core.tap) and hands over what it caught whenever it is asked; the
--- evaluation that watches asks four times a second. So nothing is sent that nobody reads, and a watcher that went away
--- without a word is forgotten after five seconds.
+-- A session on the actor's node holds the tap (core.tap) and answers requests with the captured messages; the watching
+-- evaluation sends one four times a second. So only requested messages travel, and a tap without requests ends after
+-- five seconds.
 local core = require "tide.core"
 local errors = require "tide.errors"
 local text = require "tide.text"
@@ -27,7 +27,7 @@ local function close(id)
   held[id] = nil
 end
 
----Ends the taps that nobody has asked for lately.
+---Ends the taps without recent requests.
 ---@return boolean whether some are left
 function taps.sweep()
   for _, id in ipairs(text.sorted_keys(held)) do
