@@ -1,5 +1,5 @@
--- A tour of policies that are changed while training goes on: start, check, shadow, swap under load, see the steps
--- become shorter, let a guard take back a policy that makes them longer, roll back by hand, try one on a part first.
+-- A tour of policies that are changed while training continues: start, check, shadow, swap under load, see the steps
+-- become shorter, let a guard roll back a policy that makes them longer, roll back by hand, try one on a part first.
 --   tide run examples/hot_swap.lua        tide sim examples/hot_swap.lua
 -- docs/guides/tour.md is what it prints.
 local tide = require "tide"

@@ -115,7 +115,7 @@ local job = tide.job {
 
   worker = function(w)                         -- on every worker, on its own fiber; calls that wait suspend only it
     local sgd <const>, order <const> = tide.kernel "mf_sgd_block", order_of(w)
-    if opt.technique ~= "static" then w.tables.rows:localize(w.data:row_keys()) end -- nobody else uses them
+    if opt.technique ~= "static" then w.tables.rows:localize(w.data:row_keys()) end -- no other worker uses them
     local kept = snapshot(w)
     local before = training_loss(w).loss
     w:barrier "start"

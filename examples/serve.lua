@@ -1,5 +1,5 @@
--- Online prediction while training goes on: workers factorise ratings, and a published group of actors scores pairs of
--- users and items from the tables that they train.
+-- Online prediction while training continues: workers factorise ratings, and a published group of actors scores pairs
+-- of users and items from the tables that they train.
 --   tide up; tide submit examples/serve.lua
 --   examples/serve.py, examples/client.c and curl ask it (docs/guides/clients.md)
 local tide = require "tide"

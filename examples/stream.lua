@@ -1,5 +1,5 @@
 -- A recommender whose users never stop coming: rows of users and items in one bounded table, which a reader serves
--- from the checkpoints while training goes on, and would if training died.
+-- from the checkpoints while training continues, and after it has ended.
 --
 --   tide run examples/stream.lua --seconds 60
 --

@@ -1,10 +1,10 @@
 -- A sweep: logistic regression on generated points with many rates and batch sizes, as many trials at once as the
 -- cluster has worker slots. Poor ones are stopped early; what is done is kept in sweep.jsonl, so a sweep that was
--- interrupted goes on where it was.
+-- interrupted continues where it was.
 --
 --   tide run examples/sweep.lua                        # successive halving over 12 draws
 --   tide run examples/sweep.lua --search grid          # all combinations of four rates and two batches
---   tide run examples/sweep.lua --record sweep.jsonl   # again: goes on where it was
+--   tide run examples/sweep.lua --record sweep.jsonl   # again: continues where it was
 --   tide sim examples/sweep.lua                        # the same on simulated nodes
 --   tide runs compare ...                              # afterwards: the curves of some of them over each other
 local tide = require "tide"

@@ -1,5 +1,5 @@
 /*
- * Kernels of this build: found by name, declared as tide/kernel.h says. This room knows nothing of actors; a kernel
+ * Kernels of this build: found by name, declared as tide/kernel.h says. This room is independent of actors; a kernel
  * that works on a table is given `tide_rows`, the table's access functions. Backends run the dense operations.
  */
 #ifndef TIDE_KERNEL_H

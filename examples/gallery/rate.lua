@@ -31,7 +31,7 @@ local job = tide.job {
       line:push({0}, gradient)
       w:report {loss = off:dot(off), examples = BATCH}
       if w.params.halve then
-        w:barrier "still"                          -- between these two nobody pushes
+        w:barrier "still"                          -- no worker pushes between these two
         if w.rank == 1 then line:rate(line:rate() / 2) end
         w:barrier "on"
       end

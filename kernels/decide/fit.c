@@ -177,7 +177,7 @@ static void solve_passive(struct workspace *w, const double *a, const double *y,
     }
 }
 
-/* The inactive column whose coefficient wants to grow most; `columns` if none does. */
+/* The inactive column with the largest positive gradient; `columns` if none has one. */
 static size_t steepest(const double *a, const double *y, size_t rows, size_t columns, const bool *passive,
                        const double *c, double tolerance) {
     size_t best = columns;

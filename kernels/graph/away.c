@@ -213,7 +213,7 @@ int tide__away_ready(struct tide_run *run, uint32_t layer, const struct tide_run
     struct notice notice = {.layer = layer};
     size_t element = run->plan->device->element, first, count = layer_range(run, layer, &first);
     if (!away->gradients && !(hooks && hooks->ready)) {
-        return 0; /* nobody asks */
+        return 0; /* no reader */
     }
     int code = make_room(run, hooks);
     if (code == 0 && away->gradients) {

@@ -59,7 +59,7 @@ struct tide_plan {
     size_t *foldable; /* by operation: 1 + number of the parameter whose gradient it makes; 0: no */
 };
 
-/* Of a program of vertices: what it wants of a batch, and the rows each operation runs for. */
+/* Of a program of vertices: what it requires of a batch, and the rows each operation runs for. */
 int tide__plan_rows(struct tide_plan *plan);
 
 #endif

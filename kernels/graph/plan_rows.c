@@ -1,5 +1,5 @@
 /*
- * What a plan of vertices wants of a batch's levels, and for which rows its operations have to be
+ * What a plan of vertices requires of a batch's levels, and for which rows its operations have to be
  * run: sums over children are 0 at level 0, rows of a table are 0 behind the last vertex that has an
  * input, and what only parents read is not made where there are no children. A product of zeros is
  * left out, or a row of zeros stored.

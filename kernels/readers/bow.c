@@ -451,7 +451,7 @@ int tide_bow_end(struct tide_bow_reader *r) {
 
 /* ---- documents ---- */
 
-/* What finish knows of all pairs. */
+/* The state of finish over all pairs. */
 struct expansion {
     struct tide_bow_reader *r;
     struct tide_bow *out;

@@ -1,5 +1,5 @@
 -- tide.compute: what a package that trains models computes with: devices and arrays on them, update rules, programs of
--- operations, and the exchange of gradients among workers. tide.nn is made of it; most scripts want tide.nn itself.
+-- operations, and the exchange of gradients among workers. tide.nn is made of it; most scripts use tide.nn itself.
 -- Elements count from 0, rows of tensors, ranks, layers and steps from 1.
 local core = require "tide.core"
 

@@ -120,7 +120,7 @@ function core.tables_forget() end     --> true | nil, err: the names of all tabl
 -- t:stats() of a table with clocks has consistency, staleness={mean=,var=,min=,hist={n of differential -1, of -2, ..},pulls=,clocks=,waited_s=,clock_s=,stopped_s=,
 --   stops=,hits=,waits=,fetches=,workers={the same with worker=, ..},copies=,value_bytes=,answer_bytes=,delta_bytes=,
 --   early_bytes=,forced_bytes=,confirm_bytes=,excess=,..};
--- t:show{chart=file} prints what all nodes know of it;
+-- t:show{chart=file} prints its state on all nodes;
 -- t:waits() -> {pull={counts}, push={counts}}: fibers that waited for other nodes less than 1, 2, 4, .. us; the 28th all longer;
 -- t:sampler{dist="uniform"|weights|function() return key end, scheme="naive"|"preloc"|"pool"|"postpone"|"local" or level="conform"|"bounded"|"long_term"|"none",
 --   first=0, count= (candidates), group=250, reuse=16, seed=1} -> s; s:prepare(n) -> sample; s:pull(sample, m) -> keys (u64), rows (f32 m x width); s:finish(sample); s:stats();

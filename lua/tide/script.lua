@@ -81,7 +81,7 @@ function script.failure(raised)
     local path = own_file(file)
     err.where = path and path .. ":" .. line or nil
   end
-  -- Errors of the core name the module of ours that called it; the reader wants the script's line.
+  -- Errors of the core name the module of ours that called it; the user needs the script's line.
   if err.where and err.where:find("^tide/[%w_/]+%.lua:%d+$") and not own_file(file) then err.where = nil end
   err.where = err.where or place_in(trace)
   err.trace = err.trace or trace

@@ -2,7 +2,7 @@
 --
 -- A reader asks for what comes behind a number. It is answered at once if there is something, else when there is: with
 -- items and the number of the last one, which its next request names. So nothing is sent without a request, and
--- what travels takes the credit of the link as every answer does. A reader that asks again, since an answer was lost,
+-- what travels takes the credit of the link as every answer does. A reader that retries, since an answer was lost,
 -- names the same number and misses nothing.
 --
 -- A stream is bounded. Of what is too much the oldest items go, unless `shed` chooses others, and a reader that had not

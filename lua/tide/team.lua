@@ -26,7 +26,7 @@ local script = require "tide.script"
 ---@field advance fun(self) rounds until a report is due
 ---@field digest? fun(self): string of the data that all have to have alike
 ---@field store? fun(self, team: tide.team, last: boolean) what is found (so far, unless `last`) into tables; with
----  checkpoints, all that `fetch` wants
+---  checkpoints, all that `fetch` requires
 ---@field kept? fun(self): table the rest of the state, small
 ---@field fetch? fun(self, kept: table) the state of tables and of what was kept
 ---@field refresh? fun(self) what follows from the state is made anew, as in a resumed run

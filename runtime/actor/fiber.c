@@ -300,8 +300,8 @@ static int yield(bool to_actors, const char *name) {
     if (fiber->actor->killed || fiber->cancelled) {
         return killed_suspend(fiber);
     }
-    /* The state stays as it is, not SUSPENDED: a wake from elsewhere does not queue it a second time. Who yields may
-     * be on its way to a suspension, and what it is woken for have looked at already. */
+    /* The state stays as it is, not SUSPENDED: a wake from elsewhere does not queue it a second time. A yielding fiber
+     * may be about to suspend, after it has checked the condition of that wake. */
     if (to_actors && !TIDE_MUTANT(fibers_preempted)) {
         fiber_stays_first(fiber);
     } else {

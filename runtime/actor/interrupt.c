@@ -4,9 +4,9 @@
  * actor's own function is called, which can do no more than a signal's handler.
  *
  * A look (tide_look) goes to the thread as a short-lived actor first: while that runs, the actor asked about rests. If
- * the thread does not come to it, it is interrupted, and the actor asked to tell as soon as it can (TIDE_LOOK_ASKS); in
- * the end it is told to tell what it can in the handler (TIDE_LOOK_FORCED), for it may be in native code. Whoever of
- * them comes first claims the ticket and writes; a thread has one look at a time.
+ * the thread does not reach it, it is interrupted, and the actor writes as soon as it can (TIDE_LOOK_ASKS). At last the
+ * signal handler writes what it can (TIDE_LOOK_FORCED), for the actor may be in native code. The first of them claims
+ * the ticket and writes; a thread has one look at a time.
  */
 #include "actor/internal.h"
 

@@ -6,8 +6,8 @@
  * now and then, store/core/pressure.c). So it is the same on simulated nodes, of which many are in one
  * process, and memory of scripts and libraries, which cannot be reclaimed here, moves no tier.
  *
- * A tier begins at its share of the cap and ends 5 % of the cap below it: what is let go of when it
- * begins must not begin it again at once. Without a cap nothing is counted.
+ * A tier begins at its share of the cap and ends 5 % of the cap below it: what a node
+ * frees at its beginning must not begin it again at once. Without a cap nothing is counted.
  *
  * A budget with a parent is a part of a node's, of one run (store/core/clock.h): all that it counts
  * is kept, it has no tiers, and may be used up to its cap.

@@ -120,8 +120,8 @@ void tide_control_state_release(struct tide_control_state *state);
 
 /* Opens or begins the journal in `directory`, which is made if missing; `directory` NULL: memory
  * alone. Any thread, blocks. EBUSY: another process has
- * it; EVERSION: another version wrote it; EPROTO: it is damaged in its middle. A torn last entry, whose decision nobody
- * has heard of, is dropped with a line in the log under `name`. */
+ * it; EVERSION: another version wrote it; EPROTO: it is damaged in its middle. A torn last entry, whose decision was
+ * not announced, is dropped with a line in the log under `name`. */
 int tide_control_open(struct tide_port *port, const char *directory, const char *name, struct tide_control **out);
 
 /* The replicated log, from the plugin tide_raft.so. `state`: it is new and begins with that, and this

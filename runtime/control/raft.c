@@ -270,7 +270,7 @@ static int disk(struct holder *p, const struct disk_step *arguments) {
     return 0;
 }
 
-/* ---- what the library wants of its surroundings ---- */
+/* ---- callbacks of the library ---- */
 
 static int io_init(struct raft_io *io, raft_id id, const char *address) {
     (void)io;
@@ -362,7 +362,7 @@ static int io_send(struct raft_io *io, struct raft_io_send *request, const struc
         offset += tide_limit(control_message_bytes);
     } while (sent && offset < size);
     request->cb = cb;
-    if (!cb) { /* it does not want to know */
+    if (!cb) { /* no callback */
         return sent ? 0 : RAFT_NOCONNECTION;
     }
     return complete(p, SENT, request, sent ? 0 : RAFT_NOCONNECTION);

@@ -113,7 +113,7 @@ static size_t link_most_of(const struct tide_exchange_options *o) {
     return under_way_of(o) / (o->workers > 1 ? o->workers - 1 : 1);
 }
 
-/* Values of a message: a link carries a step in PIECES of them, so that none holds up what is
+/* Values of a message: a link carries a step in PIECES of them, so that none delays the layer that is
  * needed first for a large part of it; few enough to fit into what a link is given. */
 static size_t piece_of(const struct tide_exchange_options *o) {
     if (o->chunk_elements) {

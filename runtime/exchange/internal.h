@@ -96,7 +96,7 @@ struct entry {           /* of a peer's queue */
     size_t count;
 };
 
-struct standing {   /* what a worker said it had when it heard of a death */
+struct standing {   /* what a worker announced at the notification of a death */
     uint32_t view;  /* 0: nothing yet */
     uint64_t step;  /* whose sums it has of all */
     uint64_t *done; /* by layer: the newest step whose sum it has */

@@ -5,8 +5,8 @@
  * The library in front of it parses bytes into a head and lets through more than it should. What can be seen in a head
  * is refused here: two hosts, two lengths, odd bytes, odd methods, targets that are no path. What it hides cannot be:
  * lines ended by a bare LF, lines folded into one, lines without a name, what follows a zero byte in a path or a value.
- * They end up as one head with one meaning, and as nothing stands in front of this server that could read them
- * otherwise, they harm nobody.
+ * They end up as one head with one meaning, and no proxy in front of this server could read them
+ * otherwise, so they are harmless.
  */
 #ifndef TIDE_HTTP_GUARD_H
 #define TIDE_HTTP_GUARD_H

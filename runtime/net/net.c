@@ -1,7 +1,7 @@
 /*
  * The net of a node: made before the cluster is entered, driven by the end of every turn of I/O
  * thread 0 (flush), closed when the actor system stops. Other threads see copies under a lock and
- * counters; what they want done (join, leave) is a flag that the next turn sees.
+ * counters; their requests (join, leave) are flags that the next turn reads.
  */
 #include "net/net_state.h"
 #include "net/link/handshake.h"
@@ -22,8 +22,8 @@ void tide__net_wake(struct tide_net *net) {
     tide_executor_wake(net->port, net->executor);
 }
 
-/* Another thread wants flush to look at a flag. A message, not a bare wake: an executor that was
- * just about to sleep asks its inbox for reasons not to, and knows no other. */
+/* Another thread requests that flush reads a flag. A message, not a bare wake: an executor that is
+ * about to sleep checks its inbox and nothing else. */
 static void poke(struct tide_net *net) {
     static const uint8_t nil = 0xc0;
     if (tide_post(tide_system_node(net->system), net->members_actor, &nil, 1) != 0) {
@@ -137,8 +137,8 @@ static void begin_join(struct tide_net *net) {
     dial_join(net);
 }
 
-/* While a cluster has no controller nobody can join it, which takes less than a second where there
- * are several. */
+/* A cluster without a controller accepts no joiner, which lasts less than a second if there are
+ * several. */
 void tide__join_failed(struct tide_net *net, bool passing, int code, const char *reason) {
     const uint64_t now = tide__net_now(net);
     if (!passing || net->finished || now + tide_limit(net_join_retry) >= net->join_until) {
@@ -182,8 +182,7 @@ static void begin_leave(struct tide_net *net) {
     tide__members_leave(controller->link);
 }
 
-/* A tick that comes late says that this process stood still; the silence it then hears is its own.
- */
+/* A late tick means that this process stalled; the silence that it then observes is its own. */
 static void tick(struct tide_net *net, uint64_t now) {
     uint64_t late = now > net->tick_at && !TIDE_MUTANT(stall_not_excused) ? now - net->tick_at : 0;
     uint64_t excused = late > BEAT_INTERVAL / 2 ? late : 0;

@@ -15,7 +15,7 @@
  *   memory_credit.c     what nodes say of their memory, and the windows that this leaves
  *   members.c    views and what follows from them
  *   ring.c       which nodes are linked, and whose beats count
- *   gossip.c     what neighbours have heard of others
+ *   gossip.c     signs of life that neighbours report
  *   probe.c      others are asked before a silent peer is reported
  *   local_health.c     how long live nodes stall here
  *   leader_change.c the controller goes away, another one announces itself
@@ -107,7 +107,7 @@ struct tide_net {
     char name[64], endpoint[160], controller_endpoint[160];
     struct tide_random random;            /* of redials */
     size_t unsettled_low, unsettled_high; /* unsettled members are in [low, high) */
-    uint64_t view, term;                  /* of the controller: the highest that was heard of */
+    uint64_t view, term;                  /* of the controller: the highest one received */
     bool controls;                        /* this node is the controller */
     uint64_t told;                        /* the last term in which this node as controller announced a view */
     bool away;                            /* it is gone; the next controller will announce that */
@@ -129,7 +129,7 @@ struct tide_net {
     bool control_refused;         /* this node was to hold the log, and cannot */
     uint8_t controllers;          /* so many are to hold it; 0: it is not replicated */
     char state_directory[300];    /* where a holder keeps it; empty: nowhere */
-    struct tide_raft_logs former; /* first node: the logs that it went on from */
+    struct tide_raft_logs former; /* first node: the logs that it continued from */
     bool hands_over;              /* another one is to lead as soon as so many hold it */
     bool deciding;                /* a decision is being recorded */
     bool announce;                /* a view is due though no member changes */

@@ -36,7 +36,7 @@ static void watch_session(struct tide_net *net, const struct tide_session *s) {
     }
 }
 
-/* Where nothing is outstanding, any message is admitted; where nobody is, it is refused. */
+/* With nothing outstanding any message is admitted; without a peer it is rejected. */
 static void watch_waiters(struct tide_peer *peer) {
     uint64_t held = 0;
     for (unsigned lane = 0; lane < TIDE_LANE_COUNT; lane++) {

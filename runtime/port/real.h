@@ -40,7 +40,7 @@ struct tide_executor {
     pthread_t self;
     uv_loop_t own_loop;
     uv_prepare_t prepare; /* runs the turn, just before the loop polls */
-    uv_idle_t idle;       /* active while a turn wants to run again at once: the loop then polls without
+    uv_idle_t idle;       /* active while a turn is to run again at once: the loop then polls without
                              waiting */
     uv_poll_t wake_poll;
     uv_poll_t timer_poll;
@@ -98,8 +98,8 @@ ssize_t tide__ring_write(struct tide_ring_end *end, const struct tide_iovec *iov
 ssize_t tide__ring_read(struct tide_ring_end *end, void *data, size_t size, bool *wake);
 bool tide__ring_has_bytes(const struct tide_ring_end *end);
 bool tide__ring_has_room(const struct tide_ring_end *end); /* enough to continue writing */
-/* Whether this side wants to be woken when there is something to read, or room to write. Who is about to sleep looks
- * at both once more behind this. */
+/* Requests a wake when there is something to read, or room to write. A thread that is about to sleep checks both once
+ * more after this call. */
 void tide__rings_sleep(struct tide_ring_end *end, bool reads, bool writes);
 
 /* real_stream.c */

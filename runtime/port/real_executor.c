@@ -1,7 +1,7 @@
 /*
  * Executors on libuv. One code path for threads of our own and for a host's loop: uv_prepare runs
  * the turn just before the loop polls, an eventfd watched by uv_poll wakes it, a timerfd wakes it
- * at the time the turn asked for, and a uv_idle is active while the turn wants to run again at
+ * at the time the turn asked for, and a uv_idle is active while the turn is to run again at
  * once.
  *
  * Why not uv_async: Debian's libuv spins against a sender inside uv_async_send, which costs 30 us

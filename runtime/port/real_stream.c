@@ -1,14 +1,14 @@
 /*
  * Streams and listeners: our own non-blocking sockets, watched by uv_poll (level triggered), read
- * and written directly because the layer above wants to know how many bytes a write took. Reads are
+ * and written directly because the layer above requires the number of bytes of a write. Reads are
  * asked for all the time, writability only after a short write. A stream ends in two steps:
  * `finish` takes the socket away at once, and the loop delivers `closed` before its next turn, so
  * that no owner is called from inside its own call. The struct is freed when both `closed` was
  * delivered and libuv has released the handle.
  *
  * When much has gone through a Unix socket, the side that connected offers rings (real_ring.c): a
- * descriptor that travels with some bytes, which a peer that knows nothing of it never sees. Who
- * takes them goes on writing there at once, the other side when it has read what came before
+ * descriptor that travels with some bytes, which an older peer ignores. A side that
+ * takes them writes there at once, the other side when it has read what came before
  * through the socket. Each says in its ring after which byte of the socket the ring continues. From
  * then on a byte in the socket is a bell that wakes the reader of a ring, or the writer of a full
  * one, and the socket's end is the stream's. An executor that is awake looks at its rings by
@@ -339,7 +339,7 @@ static ssize_t read_ring(struct tide_stream *s, void *data, size_t size) {
     return n == 0 && s->ends ? s->reason : n;
 }
 
-/* Reads until there is no more now, the owner wants no more, or the burst is over. */
+/* Reads until there is no more now, the owner stops reading, or the burst is over. */
 static void receive(struct tide_stream *s) {
     for (int i = 0; i < BURST_MAX && s->fd >= 0 && s->reading; i++) {
         void *data = NULL;

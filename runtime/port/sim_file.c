@@ -390,7 +390,7 @@ int tide__sim_file_list(struct tide_port *port, const char *path, void (*entry)(
             i++;
             continue;
         }
-        char *copy = tide_strdup(other); /* `entry` may unlink or rename what it is told */
+        char *copy = tide_strdup(other); /* `entry` may unlink or rename its argument */
         if (!copy) {
             return TIDE_ENOMEM;
         }

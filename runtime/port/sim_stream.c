@@ -228,8 +228,8 @@ static void schedule_read(struct tide_stream *s) {
 
 static struct tide_listener *find_listener(struct tide_sim *sim, const char *endpoint) {
     struct tide_listener *l = sim->listeners;
-    /* those of a crashed node stay in the list for their owner to close, but nobody answers
-     * there */
+    /* those of a crashed node stay in the list for their owner to close, but do not
+     * answer */
     while (l && (l->executor->dead || strcmp(l->endpoint, endpoint) != 0)) {
         l = l->next;
     }

@@ -1,4 +1,4 @@
-# Writes what the built program knows of itself into OUTPUT: man/ (a page a command), bash/, zsh/, fish/ (completions) and
+# Writes texts of the built program into OUTPUT: man/ (a page a command), bash/, zsh/, fish/ (completions) and
 # doc/ (copyright, changelog). Run by the build with TIDE, OUTPUT,
 # VERSION, LICENSE, MAINTAINER.
 file(REMOVE_RECURSE ${OUTPUT})

@@ -63,7 +63,7 @@ set(CPACK_DEBIAN_LIBTIDE1_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_LIBTIDE1_PACKAGE_DEPENDS "libopenblas0-pthread | libopenblas0")
 set(CPACK_COMPONENT_LIBTIDE1_DESCRIPTION "Shared libraries for programs with actors and parameter tables of their own:
 libtide (actors, tables, Lua) and libtide-actor (actors alone).")
-# dpkg runs ldconfig by itself when it is told so; packages that link to the libraries learn by shlibs whose they are.
+# dpkg runs ldconfig if the package triggers it; packages that link to the libraries learn by shlibs whose they are.
 file(WRITE ${CMAKE_BINARY_DIR}/control/triggers "activate-noawait ldconfig\n")
 file(WRITE ${CMAKE_BINARY_DIR}/control/shlibs "libtide 1 libtide1 (>= ${PROJECT_VERSION})\nlibtide-actor 1 libtide1 (>= ${PROJECT_VERSION})\n")
 set(CPACK_DEBIAN_LIBTIDE1_PACKAGE_CONTROL_EXTRA ${CMAKE_BINARY_DIR}/control/triggers ${CMAKE_BINARY_DIR}/control/shlibs)

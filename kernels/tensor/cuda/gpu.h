@@ -3,7 +3,7 @@
  * source is C++ for the host, where tests/cuda/emulated.h runs a block's threads one after the
  * other.
  *
- * A kernel is started by GPU_EACH if its threads know nothing of each other (GPU_EACH_SHARED: with
+ * A kernel is started by GPU_EACH if its threads are independent (GPU_EACH_SHARED: with
  * shared memory all the same, each thread its own), by GPU_BLOCKS if they meet at barriers or
  * exchange values; every thread of a block then takes part in each meeting. Groups of 32
  * neighbouring threads exchange values through gpu_across.
@@ -122,7 +122,7 @@ template <int WIDTH> __device__ static inline size_t gpu_row(void) {
 template <int WIDTH> __device__ static inline size_t gpu_lane(void) {
     return threadIdx.x % WIDTH;
 }
-/* A group a row, whose threads know nothing of each other; no row: nothing. The kernel takes row
+/* A group a row, whose threads are independent; no row: nothing. The kernel takes row
  * gpu_row<GPU_GROUP>() and columns gpu_lane<GPU_GROUP>(), that + GPU_GROUP, ..: no division. */
 #define GPU_EACH_ROW(kernel, rows, queue, ...)                                                                         \
     ((rows) == 0        ? 0                                                                                            \

@@ -1,7 +1,7 @@
 /*
  * Memory of the device, and queues of work on it. Work runs on one stream; copies beside it on one
  * stream each way, tied to it by events. The streams are of the kind that the default stream waits
- * for and holds up, which gives the queue NULL its meaning.
+ * for and blocks, which gives the queue NULL its meaning.
  *
  * Without a driver or a device the module's probe says so and nothing here is called.
  */

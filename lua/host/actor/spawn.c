@@ -166,7 +166,7 @@ int tide__lua_spawn(struct tide_node *node, const struct tide_lua_options *optio
     actor->source = tide_strdup(options->source);
     actor->chunk = tide_strdup(options->chunk ? options->chunk : "=script");
     actor->argument = options->argument_size > 0 ? tide_alloc(options->argument_size) : NULL;
-    /* Scripts share the control thread. On an I/O thread they would hold up the node: they go to
+    /* Scripts share the control thread. On an I/O thread they would block the node: they go to
      * control too. */
     actor->preempted = options->role != TIDE_ROLE_COMPUTE;
     if (!actor->source || !actor->chunk || (options->argument_size > 0 && !actor->argument)) {

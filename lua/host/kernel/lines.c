@@ -232,8 +232,8 @@ static double option(lua_State *L, const char *name, double otherwise) {
     return value;
 }
 
-/* Takes {[id] = at} at the top of the stack as what was known before; other entries are somebody
- * else's. */
+/* Takes {[id] = at} at the top of the stack as the former state; other entries belong to other
+ * users. */
 static void read_kept(lua_State *L, struct lines *lines) {
     int table = lua_gettop(L);
     charge(L, lua_rawlen(L, table));

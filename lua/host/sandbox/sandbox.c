@@ -21,7 +21,7 @@ struct tide_sandbox *tide__sandbox_of(lua_State *L) {
 
 /* ---- memory ---- */
 
-/* Lua collects everything after the first refusal and asks again. A state that is over its memory
+/* Lua collects everything after the first refusal and retries. A state that is over its memory
  * gets a little more: it ends within a hook's distance, and a collection for each allocation until
  * then would take seconds. */
 static bool allowed(struct tide_sandbox *s, size_t old_size, size_t size, bool string) {

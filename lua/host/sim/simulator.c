@@ -73,7 +73,7 @@ static struct {
     size_t member_count, member_room;
     struct fault *faults;
     bool crashed;                         /* any node, ever */
-    bool attention;                       /* a member wants something done between events */
+    bool attention;                       /* a member requests work between events */
     double latency_min, latency_max, nic; /* as the world was opened */
     uint64_t seed, faults_fired, faults_missed;
     FILE *trace;

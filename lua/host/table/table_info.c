@@ -1,4 +1,4 @@
-/* What a node knows of its tables, for Lua: where rows are, counters, hot keys, health, homes. */
+/* State of a node's tables, for Lua: where rows are, counters, hot keys, health, homes. */
 #include "lua/host/host.h"
 #include "store/core/store.h"
 #include "tide/placement.h"
@@ -123,7 +123,7 @@ static int table_stats(lua_State *L) {
     return 1;
 }
 
-/* Prints what all nodes know of it; options {chart=}. */
+/* Prints the state of the table on all nodes; options {chart=}. */
 static int table_show(lua_State *L) {
     (void)tide__lua_check_table(L, 1);
     lua_settop(L, 2);

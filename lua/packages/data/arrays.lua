@@ -216,7 +216,7 @@ end
 
 local SEPARATORS <const> = {["\t"] = "TAB", [" "] = "blanks"}
 
--- What a reader should know of how a table was read.
+-- Remarks on how a table was read.
 local function remarks(columns, form)
   local counts = {{form.blank_lines, "empty lines are left out"}}
   local list = {"separated by " .. (SEPARATORS[form.separator] or "`" .. form.separator .. "`")}

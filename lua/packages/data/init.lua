@@ -206,7 +206,7 @@ end
 function set:split(o) return require("tide.data.tasks").split(data, self, o) end
 
 ---Data that a function of the script's own reads, when something of it is first asked for. It returns a table with
----`parts`, tensors with one example a row by name, and whatever fields workers want to find in `w.data`; or nil and an
+---`parts`, tensors with one example a row by name, and any other fields that workers read from `w.data`; or nil and an
 ---error. Parts are cut and shuffled as those of files: each worker reads all and keeps its own piece. nn.job takes
 ---parts "train.x", "train.y", "test.x", "test.y".
 ---@param reader fun(): table|nil, table? {parts = {train = tensor}, count =, note =}, or nil and an error

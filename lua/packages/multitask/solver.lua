@@ -318,7 +318,7 @@ local function told_speeds(each, at)
   return list
 end
 
----When to look at the gap next: with a deadline a look, which wants all rows, would cost a slow worker more than its
+---When to look at the gap next: with a deadline a look, which requires all rows, would cost a slow worker more than its
 ---steps. Half way to where the gap is small enough, if it continues to fall as it does.
 local function plan_look(self, round, gap, goal)
   local last <const>, ahead = self.looked, 2
@@ -504,7 +504,7 @@ local function goes_over(self, so_far, gap)
 end
 
 ---Rounds until the gap is small enough, or the work is to be divided anew: then with nothing in hand, and the next call
----goes on.
+---continues.
 ---@param tolerance number share of the primal objective
 ---@param most integer rounds
 ---@return table|nil {primal =, dual =, rounds =, rho =, trace = gaps by round, met = whether the gap is small enough,

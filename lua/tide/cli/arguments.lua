@@ -319,7 +319,7 @@ local function from_argparse(message, command)
   return errors.new(code, {message = where .. ": " .. single, help = help})
 end
 
--- A value as the row of its option or argument wants it; lists stay lists of words.
+-- A value in the type of its option's or argument's row; lists stay lists of words.
 local function converted(row, given, called)
   if not row.type or type(given) == "table" then return given end
   local value, why, code = options.convert(row.type, given, {choices = row.choices})

@@ -1,5 +1,5 @@
 -- A node process held to a share of one core, to see what slow machines do to a run. The node starts a helper that
--- stops and continues it (runtime/port/real_share.c), so it needs no privileges and no parent that knows of it.
+-- stops and continues it (runtime/port/real_share.c), so it needs no privileges and no help of its parent.
 local core = require "tide.core"
 local errors = require "tide.errors"
 local units = require "tide.units"

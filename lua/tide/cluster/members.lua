@@ -1,5 +1,5 @@
 -- The members of a cluster that people and monitors are shown. The membership keeps the newest 512 departed members,
--- because nodes that were disconnected must learn of them; a reader wants those that still mean something.
+-- because nodes that were disconnected must learn of them; a listing has those that still matter.
 local core = require "tide.core"
 
 local members = {}

@@ -136,8 +136,8 @@ local function tell_to_quit(members)
   core.sleep(POLL_S)
 end
 
----Ends all nodes, without moving rows first. The controllers follow when those with rows have gone: which began
----to command in between would know nothing of the end, and look for copies of what they held.
+---Ends all nodes, without moving rows first. The controllers follow when those with rows have gone: a controller
+---elected in between would have no record of the end, and look for copies of their rows.
 function replicated.quit_inside()
   local ids <const>, with_rows <const> = {}, {}
   for i, member in ipairs(core.members()) do

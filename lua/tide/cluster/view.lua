@@ -36,7 +36,7 @@ local LOOK_S <const> = 0.05
 ---@param core table
 ---@param seconds number
 ---@param deadline? number
----@param leaves? fun(): boolean whether the person wants to go
+---@param leaves? fun(): boolean whether the user quits
 ---@return integer? exit code of a command that is to end
 function cluster_view.pause(core, seconds, deadline, leaves)
   local over <const> = core.now() + seconds

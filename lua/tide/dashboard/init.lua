@@ -293,7 +293,7 @@ end
 local AXES <const> = {n = true, elapsed_s = true, examples = true}
 local MARKS_MAX <const> = 100 -- of a run
 
--- What changed the run while it went on: swaps of policies, params, workers that came or went. Its place on the axis is
+-- Changes of the active run: swaps of policies, params, workers that joined or left. Its place on the axis is
 -- that of the newest report before it.
 local function marks_of(run, reports, x)
   local marks, at, examples = {}, 1, 0

@@ -125,7 +125,7 @@ function handle:stats() end
 ---@return integer total accesses to all keys
 function handle:hottest(n) end
 
----Prints what all nodes know of it.
+---Prints its state on all nodes.
 ---@param o? {chart?: string} chart: a file for an SVG
 function handle:show(o) end
 

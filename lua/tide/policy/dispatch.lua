@@ -19,7 +19,7 @@ end
 ---A worker that is there or is to come.
 function dispatch:expect(rank) self.speeds[rank] = {examples = {}, seconds = {}} end
 
----@param view table gets chunks and queues; its workers get what is known of their chunks
+---@param view table gets chunks and queues; its workers get the times of their chunks
 ---@param want table<string, boolean> signals
 function dispatch:fill(view, want)
   local set <const> = self.controller.chunks

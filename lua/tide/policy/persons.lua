@@ -15,7 +15,7 @@ local WEIGHT_MOST <const>, COUNT_MOST <const> = 1e6, 1 << 20
 local PERSONS_MOST <const> = 2000
 
 ---@class tide.policy.share of a person or a group
----@field weight number its part of the slots among all that want some; 1
+---@field weight number its share of the slots among all with demand; 1
 ---@field priority? integer persons of a higher one are served first; that of the group, else 0
 ---@field slots? integer most slots at a time; of a group those of all its members together
 ---@field runs? integer most runs that have slots, likewise

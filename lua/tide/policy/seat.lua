@@ -146,7 +146,7 @@ function seat:due()
   return math.max(at, self.last_at + self.current.policy.min_gap)
 end
 
----Notes an event, if the policy wants it.
+---Records an event that the policy subscribes to.
 function seat:event(name, id)
   for _, wanted in ipairs(self.current.policy.on) do
     if wanted == name and #self.reasons < 100 then

@@ -270,7 +270,7 @@ function methods:admit_here()
   return #joined > 0
 end
 
----@return boolean whether one is here that is to leave and had not heard of it
+---@return boolean whether a waiting worker is to leave and was not notified
 function methods.unheard(_, running)
   for _, w in ipairs(running) do
     local value <const> = w.waits.value

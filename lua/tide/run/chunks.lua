@@ -240,7 +240,7 @@ function chunks:restore(record)
       self.count, self.declared)
   end
   self.declared = declared
-  self.pass, self.pieces = record.pass - 1, record.pieces -- of the pass that went on
+  self.pass, self.pieces = record.pass - 1, record.pieces -- of the interrupted pass
   if record.pass > 0 then self:begin() else self.pass = 0 end
   self.size = record.size
   for _, index in ipairs(record.done) do

@@ -116,7 +116,7 @@ function methods:last_checkpoint()
   if err then self:emit {kind = "unsaved", what = "the last checkpoint", error = err} end
 end
 
----A worker is at the cut. No report can have been answered since the first of them was: it wants all of them.
+---A worker is at the cut. No report can have been answered since the first of them was: it requires all of them.
 function from_worker.cut(self, w, m)
   self.cuts = self.cuts or {}
   local cut = self.cuts[m.record.clock]

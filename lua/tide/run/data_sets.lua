@@ -1,4 +1,4 @@
--- What the core knows of data sets: how a class of them is told apart, and how things are cut into pieces. The readers
+-- The core's part of data sets: how classes of them are distinguished, and how they are cut into pieces. The readers
 -- are a package's (tide.data).
 local data_sets = {}
 

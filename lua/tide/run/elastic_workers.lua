@@ -8,7 +8,7 @@
 -- A job that `meets` (nn.job) is asked to do so: its workers come to the barrier `epoch` between two steps, and which
 -- comes or goes does so there, before the next report.
 --
--- That wants a job whose work is bound to no rank: chunks of data, or `on_worker_loss = "replay"`, as for lost workers;
+-- That requires a job whose work is bound to no rank: chunks of data, or `on_worker_loss = "replay"`, as for lost ones;
 -- and no tables with clocks, which count on the workers of the start. Jobs that exchange gradients divide their data
 -- anew with each report (tide.nn.worker_group).
 local core = require "tide.core"
@@ -225,7 +225,7 @@ function methods:settle_workers()
   return #surplus > 0 and self:drop(surplus) or nil
 end
 
----Lets workers come or go until there are `count`; the newest go first. On a shared cluster those that come want
+---Adds or removes workers until there are `count`; the newest leave first. On a shared cluster joiners require
 ---free slots. The number is remembered: the run settles on it, whatever is pending.
 ---@param count integer
 ---@return string|nil why not

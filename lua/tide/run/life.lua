@@ -304,7 +304,7 @@ function methods:use_joined(node)
     for _ = 1, SLOT_TRIES do
       local answer <const> = runs.ask {op = "slots.more", n = self.a.number, slots = node.workers}
       if answer then return self:use_slots(answer.grant) end
-      core.sleep(0.2) -- the keeper of runs may not have heard of the node yet
+      core.sleep(0.2) -- the keeper of runs may not have the node in its view yet
     end
     self.coming = math.max((self.coming or 0) - node.workers, 0)
   end)

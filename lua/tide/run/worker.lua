@@ -40,7 +40,7 @@ local ARRIVALS_MOST <const> = 1024 -- barriers that a worker has come to and oth
 ---@field suspends boolean|nil it was asked to leave together with all others
 ---@field clocks integer intervals ended so far; not 0 at the start of a resumed run
 ---@field passes integer passes over the data in chunks that are complete; not 0 at the start of a resumed run
----@field state table what the worker wants to find again when the run is resumed: numbers, strings, tables of them
+---@field state table what the worker keeps for a resumed run: numbers, strings, tables of them
 local w_methods = {}
 w_methods.__index = w_methods
 

@@ -356,7 +356,7 @@ end
 ---How many slots there may be when nodes come.
 function scheduler:most_slots() return self.pool and self.pool:most_slots() or 0 end
 
----A run's owner wants this number of slots for it from now on; it gets them as soon as the policy may give them.
+---Pins a run to this number of slots at its owner's request; the policy grants them as soon as it may.
 ---@return table|nil, table? err
 function scheduler:resize(r, count)
   if math.type(count) ~= "integer" or count < 1 then

@@ -14,7 +14,7 @@ local heat = {}
 ---@field share number of all accesses to the table
 ---@field nodes table<string, {reads: number, writes: number}> by the node whose workers made them
 
----One node's answer for one table, as short as a message wants it.
+---One node's answer for one table, as short as a message requires.
 ---@param handle table
 ---@param count integer
 ---@return table {total=, keys=, reads=, writes=}

@@ -67,7 +67,7 @@ local function workers_of(run, old, seconds)
         row[kind] = math.min(grown(w.waits[kind], was and was.waits[kind]), seconds)
         row.waited_s = row.waited_s + row[kind]
       end
-      -- What a worker says it waited in meetings is more than what its controller knows of: messages take their time.
+      -- The wait that a worker reports exceeds the wait that its controller measures, by the latency of messages.
       local told <const> = grown(w.told_wait_s, was and was.told_wait_s)
       local reports <const> = grown(w.reports, was and was.reports)
       row.messages = reports > 1 and math.max(math.min(told, seconds) - row.waited_s, 0) or 0

@@ -14,8 +14,8 @@ local staleness = {}
 ---@field var number
 ---@field clocks integer ended by workers that use the table
 ---@field waited_s number in pulls
----@field clock_s number in clocks that this table's bound held up
----@field stopped_s number vap: until others had seen enough of what a worker pushed
+---@field clock_s number in clocks that this table's bound blocked
+---@field stopped_s number vap: until other nodes had received enough updates
 ---@field wait_s_per_clock number|nil of all three, a worker and clock
 ---@field stops integer vap
 ---@field excess integer vap: updates that alone are larger than the bound

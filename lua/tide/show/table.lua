@@ -72,7 +72,7 @@ local function gather(name)
   return parts
 end
 
----Prints what all nodes know of a table; behind t:show().
+---Prints the state of a table on all nodes; behind t:show().
 ---@param handle table
 ---@param o? {chart?: string} chart: a file for the picture of what was read (SVG)
 function table_show.show(handle, o)

@@ -170,7 +170,7 @@ static void new_client(struct tide_peer *peer, uint64_t incarnation) {
     peer->lost = false;
 }
 
-/* Puts link->session: the one the hello names, one that the peer never heard of, or a new one.
+/* Sets link->session: the one the hello names, one that the peer has no record of, or a new one.
  * False: refused. */
 static bool find_session(struct tide_link *link, struct tide_peer *peer, const struct tide_hello *hello) {
     struct tide_session *s = peer->session;

@@ -97,8 +97,8 @@ void tide__link_free(struct tide_link *link) {
     tide_free(link);
 }
 
-/* Whose process is at the other end? Certificates say so; without any the kernel tells it of Unix sockets and of
- * loopback; who it cannot tell of is nobody's. */
+/* Returns whether the peer's process is this user's, by certificates, or by the kernel for Unix sockets and loopback.
+ * An unknown peer is not. */
 static bool is_ours(struct tide_net *net, struct tide_stream *stream, const struct tide_tls *tls,
                     struct tide_peer_identity *identity) {
     net->port->ops->stream_peer(stream, identity);
@@ -272,8 +272,8 @@ static void join_failed(struct tide_link *link, int code, const char *why) {
                       code == 0 ? TIDE_EUNREACHABLE : code, text);
 }
 
-/* A dial or a knock ended without a connection. Nobody listens where the peer did: its process is
- * gone, and so is the session that waits. */
+/* A dial or a knock ended without a connection. If the peer's endpoint refuses, its process has
+ * ended, and so has the waiting session. */
 static void attempt_failed(struct tide_link *link, bool refused) {
     struct tide_peer *peer = link->peer;
     struct tide_session *s = peer->session;
@@ -565,8 +565,8 @@ static void buffer(void *arg, void **data, size_t *size) {
     }
 }
 
-/* What was silent and is heard again stood still, or was cut off: here such things happen. Not so of
- * a session at rest, where nothing is expected. */
+/* A peer that is heard after a silence had stalled or was cut off, which counts for the local health. An
+ * idle session expects nothing. */
 static void heard(struct tide_session *s, uint64_t now) {
     if (s->resting) {
         return;

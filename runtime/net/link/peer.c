@@ -284,8 +284,8 @@ static void fail_messages(struct tide_net *net, struct tide_peer *peer, struct t
     }
 }
 
-/* Others may have heard of a member that is new before this node has, and ask it to send there. Its
- * messages wait for the view that names it. */
+/* Other nodes may have the view with a new member before this node, and request a message to it. Such
+ * messages wait for that view. */
 static bool keep_early(struct tide_net *net, struct tide_outgoing *m) {
     if (net->finished || !tide__members_may_come(net, tide_address_node(m->to)) || TIDE_MUTANT(early_refused)) {
         return false;

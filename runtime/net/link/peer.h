@@ -43,7 +43,7 @@ struct tide_peer *tide__peer(const struct tide_net *net, uint16_t id); /* any th
 struct tide_peer *tide__peer_make(struct tide_net *net, uint16_t id);  /* NULL: ENOMEM */
 void tide__peers_each(struct tide_net *net, void (*visit)(struct tide_peer *peer));
 void tide__peers_release(struct tide_net *net);
-/* window: of the lane, if the sender wants less than the lane has; 0: all of it. */
+/* window: of the lane, if the sender requires less than the lane has; 0: all of it. */
 int tide__peer_admit(struct tide_peer *peer, enum tide_lane lane, size_t bytes, size_t window,
                      struct tide_fiber *waiter);
 void tide__peer_charge(struct tide_peer *peer, unsigned lane, size_t bytes);   /* prepaid messages */
@@ -60,7 +60,7 @@ void tide__peer_down(struct tide_net *net, struct tide_peer *peer, int code, con
 /* The net is finished: what waits for a peer ends, or of all, if nothing leads there any more. */
 void tide__peer_part(struct tide_peer *peer);
 void tide__peers_part(struct tide_net *net);
-/* What was to go to nodes that this one did not know of: there is a new view; or nothing comes of it. */
+/* Messages to nodes without a view: send them with the new view, or fail them. */
 void tide__peers_came(struct tide_net *net);
 void tide__peers_fail_early(struct tide_net *net, int code, const char *reason);
 

@@ -28,7 +28,7 @@ struct tide_session {
     struct tide_peer *peer;
     struct tide_link *link; /* NULL: suspended */
     bool dials;             /* this side makes the connections */
-    bool confirmed;         /* something of the peer came: it knows of the session */
+    bool confirmed;         /* a frame of the peer arrived: it has the session */
     bool parting;           /* the peer has said that it goes */
     bool over;              /* the peer's no more; freed at the turn's end */
     bool active;            /* in net->active */

@@ -148,7 +148,7 @@ int tide__controller_admit(struct tide_net *net, const struct tide_hello *hello,
         if (known->member.state != TIDE_MEMBER_JOINING) {
             return tide_fail(TIDE_EEXIST, "this incarnation is node '%s' already", known->member.name);
         }
-        if (peer && peer->session) { /* it has seen nothing of it, and asks again */
+        if (peer && peer->session) { /* the joiner received no answer, and retries */
             tide__session_drop(peer->session);
         }
     }

@@ -260,7 +260,7 @@ static struct known *restore_member(struct tide_net *net, const struct tide_memb
     return known;
 }
 
-/* Is it a holder whose log this node went on from? Then its process was gone. */
+/* Returns whether this node continued from the log of that holder, whose process has then ended. */
 static bool has_ended(const struct tide_net *net, uint16_t id) {
     for (size_t i = 0; i < net->former.count; i++) {
         if (net->former.ids[i] == id) {

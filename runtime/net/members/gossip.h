@@ -1,4 +1,4 @@
-/* What neighbours have heard of others (gossip.c). */
+/* Signs of life that neighbours report of other members (gossip.c). */
 #ifndef TIDE_NET_GOSSIP_H
 #define TIDE_NET_GOSSIP_H
 

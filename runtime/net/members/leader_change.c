@@ -13,7 +13,7 @@
  * that are linked with it. For that a client has as long as a joiner.
  *
  * A joiner that got its id and no view yet is known to the controller's log at most. It forgets the
- * id and asks again: the controller of that moment finds its incarnation there, and gives it the same id, or
+ * id and retries: the controller of that moment finds its incarnation there, and gives it the same id, or
  * a first one. From its first view on it waits like a member.
  */
 #include "net/net_state.h"
@@ -115,9 +115,9 @@ static bool has_view(struct tide_net *net) {
     return self && (self->member.state != TIDE_MEMBER_JOINING || !TIDE_MUTANT(join_forgotten));
 }
 
-/* What it decided of this node it may not have told it, and it may be started again where nobody here
- * looks for it. Others have heard, and dropped a node that has left or is taken for dead: they say so
- * to a knocking peer. */
+/* The controller may not have sent this node its last decision, and may restart at an unknown place. Other
+ * members have the decision and have dropped a node that left or was declared dead: they answer so to a
+ * knocking peer. */
 static void ask_others(struct tide_net *net) {
     for (size_t i = 0; i < net->member_count; i++) {
         struct tide_peer *peer = tide__peer(net, net->members[i].member.id);
@@ -141,8 +141,8 @@ void tide__succession_silent(struct tide_session *s, const char *reason) {
     }
 }
 
-/* Not a client's to judge: the controller may be there and command no more, or have ended the session of a client that
- * stood still, or was cut off. The client joins again under its own id; until a view comes it is JOINING. */
+/* A client cannot judge: the controller may have stepped down, or have ended the session of a client that stalled or
+ * was cut off. The client joins again under its own id; until a view comes it is JOINING. */
 static void seek(struct tide_net *net, struct tide_peer *former, const char *reason) {
     const uint64_t now = tide__net_now(net);
     net->away = true;

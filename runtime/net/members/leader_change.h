@@ -13,7 +13,7 @@ struct tide_session;
 
 /* [term, number, durable, members]: from the controller, or a node that believes to be it. */
 void tide__succession_view(struct tide_link *link, struct tide_reader *r);
-/* Is this the hello of a controller that this node has not heard of? */
+/* Returns whether the hello is that of a controller without a record at this node. */
 bool tide__succession_announced(const struct tide_net *net, const struct tide_hello *hello);
 /* The session with the controller has ended, before it sent this node a view. */
 void tide__succession_unseen(struct tide_net *net);

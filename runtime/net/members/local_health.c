@@ -5,7 +5,7 @@
  * Machines differ, and one machine by the hour: on a calm one a node that says nothing for half a
  * second is gone, on a busy one it has only not been scheduled. Two signs show which: this
  * node's own timer that fires late, and a peer that is heard again after a silence. The longest
- * such standstill, which counts half after HALF_LIFE, is granted twice, within GRACE_MIN and
+ * such stall, which counts half after HALF_LIFE, is granted twice, within GRACE_MIN and
  * GRACE_MAX. So a silent peer is suspected GRACE_MIN and two beats after its last sign of life
  * where nothing ever stalls, and never later than GRACE_MAX and two beats after it, if its
  * beats were regular before (detector.c). Peers of one machine share its scheduler, so what one did

@@ -1,5 +1,5 @@
 /*
- * Members: what this node knows of the others, and what follows when that changes.
+ * Members: this node's view of the others, and the effects of its changes.
  *
  * The controller numbers views. To a new connection it sends the whole list, then what is new in
  * each view; all apply the newer and ignore the older. A change has effects first (dial, close, fail what
@@ -8,7 +8,7 @@
  * Every member watches those whose beats it is to hear (ring.c), in small clusters all: an end of stream is followed by
  * an attempt to connect again, whose refusal says that the process is gone; silence, with or without a connection, is
  * judged by the accrual detector, and others are asked (probe.c). Membership messages are not part of a session: after
- * a reconnect both sides say again what the other one may have missed. What is seen is reported to the controller,
+ * a reconnect both sides resend what the other one may have missed. Observations are reported to the controller,
  * which alone declares deaths (controller.c). The controller itself is judged by each member alone (leader_change.c).
  */
 #include "net/net_state.h"

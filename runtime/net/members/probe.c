@@ -92,8 +92,8 @@ bool tide__probe_confirms(struct tide_session *s, uint64_t now) {
     return (agreed && !hears_few(s->net)) || now - s->detector.last >= tide_limit(net_alone_patience);
 }
 
-/* A node whose own timer is late stood still: what came meanwhile it may not have read, and it says
- * nothing. */
+/* A node whose own timer is late had stalled: it may not have read what arrived meanwhile, and does not
+ * answer. */
 static void answer(struct tide_link *link, uint16_t subject) {
     struct tide_net *net = link->net;
     const uint64_t now = tide__net_now(net);

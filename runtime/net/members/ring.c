@@ -6,7 +6,7 @@
  * alone, and five times less often, which is still four times within the silence that the detector
  * grants: the RING_REACH living members before it and as many behind it in the cyclic order of ids,
  * a relation that is symmetric as long as both have the same view. The controller is linked with
- * all, and beats with all, at a slower pace. Other links are made when the first message wants one,
+ * all, and beats with all, at a slower pace. Other links are made for the first message that requires one,
  * stay, and do not beat: silence there counts only while something of this side's waits to be
  * acknowledged, which takes a living peer 20 ms.
  *
@@ -23,7 +23,7 @@
  *
  * As always, of two members the one with the higher id dials. The lower one that has something to
  * send knocks: a hello with attempt 0, which is answered by a refusal and a call back. So two that
- * want each other at the same moment cannot make two sessions.
+ * dial each other at the same moment cannot make two sessions.
  */
 #include "net/net_state.h"
 #include "net/link/link.h"

@@ -39,7 +39,7 @@ bool tide__ring_rests(const struct tide_session *session, uint64_t now);
 void tide__ring_turn(struct tide_net *net);
 /* A message waits for a link to the peer. */
 void tide__ring_wanted(struct tide_net *net, struct tide_peer *peer);
-/* The peer wants this node to dial. */
+/* The peer requests a dial of this node. */
 void tide__ring_knocked(struct tide_net *net, struct tide_peer *peer);
 
 #endif

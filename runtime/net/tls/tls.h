@@ -27,11 +27,11 @@ const char *tide__tls_objects(const struct tide_tls *tls, const struct tide_iden
 /* accepts: as the server. NULL: ENOMEM. */
 struct tide_tls_session *tide__tls_begin(struct tide_tls *tls, bool accepts);
 void tide__tls_end(struct tide_tls_session *s);
-/* Bytes from the peer for the calls that follow, which use them all before they want more. Borrowed until then. */
+/* Bytes from the peer for the calls that follow, which use them all before they require more. Borrowed until then. */
 void tide__tls_feed(struct tide_tls_session *s, const uint8_t *data, size_t size);
-/* 1: done, 0: wants the peer's bytes, negative: it is over (tide__tls_reason). */
+/* 1: done, 0: requires the peer's bytes, negative: it is over (tide__tls_reason). */
 int tide__tls_handshake(struct tide_tls_session *s);
-/* Plain bytes into `data`: how many, 0: wants the peer's bytes, negative: over. */
+/* Plain bytes into `data`: how many, 0: requires the peer's bytes, negative: over. */
 ssize_t tide__tls_read(struct tide_tls_session *s, void *data, size_t size);
 /* All of it becomes output; negative: over. */
 int tide__tls_write(struct tide_tls_session *s, const void *data, size_t size);

@@ -35,7 +35,7 @@ end
 function policy.decide(st, view, k)
   st.lines = st.lines or k.lines { forget = st.params.forget, jump = st.params.jump, at = st.beta }
   if not st.lines:learn(view.workers) then return {} end
-  local asked = #view.reason > 0 -- somebody came or went: the batches may change by any amount
+  local asked = #view.reason > 0 -- a worker joined or left: batches may change by any amount
   local best = st.lines:split(view.job.batch, view.workers, not asked and st.params.change or nil)
   if not best then return {} end -- within one step's change the total cannot be kept
   -- The shares of a trial go out with the answer to the next report, and are measured a step later.

@@ -1,7 +1,7 @@
 -- Sufficient factor broadcasting (Xie et al., "Distributed Machine Learning via Sufficient Factor Broadcasting", 2015):
 -- every tensor whose gradient comes as factors travels as such, whatever it costs; the others by the parameter servers.
 -- fanout: how many others a worker sends its factors to, who pass them on; 0: all (their partial broadcast, but here
--- everybody gets everything in the end).
+-- every worker gets all factors in the end).
 return {
   api = 1, kind = "comm", name = "always-sfb", version = 1, every = 3600, on = { "grant" },
   params = { format = "f32", fanout = 0 }, needs = { "tensor.sizes" },

@@ -1,5 +1,5 @@
 -- No model: every path is tried for a while, then each tensor takes the one that was quickest with it, from its
--- gradient to the sum. What is chosen goes on being measured; another path must be quicker by `gain` to win.
+-- gradient to the sum. The chosen path is measured further; another path must be quicker by `gain` to win.
 local PATHS = { "ps", "ring", "factor" }
 
 local function quickest(st, t)

@@ -1,6 +1,6 @@
--- Each chunk that nobody has begun to the worker that would be done with it first, by what its chunks took before. Near
+-- Assigns each pending chunk to the worker that would finish it first, by the times of its former chunks. Near
 -- the end of a pass a slow worker gets none that a fast one would finish sooner, even if the fast one is still busy.
--- As long as nobody has completed a chunk they go in order to whoever asks.
+-- Until a chunk is complete, chunks go in order to the workers that request one.
 return {
   api = 1, kind = "dispatch", name = "earliest-finish", version = 1,
   params = { window = 8 }, -- chunks that tell how fast a worker is

@@ -1,4 +1,4 @@
--- Nothing is queued for anybody: the next chunk in order goes to whoever asks for one.
+-- Queues no chunks: the next one in order goes to the worker that requests one.
 return {
   api = 1, kind = "dispatch", name = "in-order", version = 2,
 

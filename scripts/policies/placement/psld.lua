@@ -2,7 +2,7 @@
 --
 --  * service rate of a server: keys it served per second of being busy, median of the last `window` decisions, with
 --    a confidence half-width of 1.96 s / sqrt(n). Where workers wait for servers `network` times as long as these are
---    busy it is the network that decides, and the seconds count that somebody waited for the server.
+--    busy it is the network that decides, and the seconds count that workers waited for the server.
 --  * act only when sure: a burst is no straggler. Even if the server that ends last is as fast as its interval allows
 --    it ends `gain` later than all would end together, and that for two decisions in a row.
 --  * exploit: steepest descent from the server that ends last to the one that would end first, the heaviest slot that
@@ -59,12 +59,12 @@ local function clock(st, view)
     end
   end
   local rate = m.bytes / (view.now - m.at)
-  -- One that nobody saw under way took less than the time between two decisions: this rate is the least it had.
+  -- A move that no decision saw in flight took less than the time between two: this rate is a lower bound.
   if m.bytes > 0 then st.bytes_per_s = m.seen and rate or math.max(st.bytes_per_s, rate) end
   st.migration = nil
 end
 
--- Median and half-width by server; a server that nobody has seen serve is taken for a typical one.
+-- Median and half-width by server; a server without measurements counts as a typical one.
 local function estimate(st, list_of, k)
   local rate, width, all = {}, {}, {}
   for _, id in ipairs(list_of) do

@@ -23,7 +23,7 @@ return {
     for _, k in ipairs(view.hot or {}) do
       local own, nodes = plan[k.table], 0
       for _ in pairs(k.by_node) do nodes = nodes + 1 end
-      local times = own.mean and k.share / own.mean or 0 -- of a hashed table nobody knows the mean
+      local times = own.mean and k.share / own.mean or 0 -- a hashed table has no mean
       warm[k.table][k.key] = times >= p.under
       if times >= p.over and nodes >= p.least and not st.copied[k.table][k.key] and st.count < p.keys then
         st.copied[k.table][k.key], st.count = true, st.count + 1

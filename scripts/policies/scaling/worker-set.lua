@@ -2,7 +2,7 @@
 -- even with the fewest examples that it may have, is let go; who is left divides its share.
 --
 --  * each worker's time is a line in its batch; one with a single distinct batch counts as having no fixed part, so it
---    is never let go for what nobody has seen.
+--    is never removed for a cost that was not measured.
 --  * workers in order of what the fewest examples cost them, cheapest first; the prefix with the shortest best split
 --    stays, if that is shorter by `gain` than with all, for `patience` decisions in a row.
 -- It never asks for workers: who was let go is not known to have become faster.

@@ -78,7 +78,7 @@ class Client:
                     yield await self._loop.run_in_executor(None, stream.next, _EVENTS_S)
                 except errors.TimeoutError:
                     pass
-        finally:  # a cancelled wait goes on in its thread for a moment
+        finally:  # a cancelled wait continues in its thread for a moment
             await self._loop.run_in_executor(None, stream.close)
 
     async def close(self) -> None:

@@ -55,7 +55,7 @@ local function measure(self, step, sync, sqr, var)
   self.perf, self.fit = core.k.fit_goodput(self.rows), self.fit + 1
 end
 
----What `k.goodput` and a policy's view know of a job.
+---The fields of a job for `k.goodput` and a policy's view.
 function job:model()
   local app = self.app
   return {batch = {start = app.start, max = app.max, lo = app.low, hi = app.high}, perf = self.perf, gns = self.gns,
