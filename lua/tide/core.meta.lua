@@ -114,7 +114,7 @@ function core.tables_forget() end     --> true | nil, err: the names of all tabl
 -- t:move(slots, node id) -> true, raises what fails: gives slots (0..4095) to a node, waits until no node uses the old homes; t:slot_homes() -> u32 tensor; t:slot_served() -> u64 tensor of keys served to other nodes;
 -- t:health() -> {mode="none"|"strict"|"window", under_replicated=slots, lost={slot, ...}, leases="ok"|"lapsed", unreplicated=bytes, lost_updates=pushes} (does not suspend); t:save(path), t:load(path);
 -- t:pull_local(keys) -> tensor, hits(u8 tensor); t:where(key) -> node id of the owner, as far as known; t:slot(key) -> 0..4095; t:stats() -> table; t:homes() -> {[node id]=slots}; t:save(path), t:load(path);
--- t:hottest(n=10) -> {{key=, reads=, writes=, doubt=}, ..}, total: the keys that this node's workers access most, estimated from 1 access in 64 (1,024 counters), and accesses to all keys; merged over nodes by tide.heat;
+-- t:hottest(n=10) -> {{key=, reads=, writes=, doubt=}, ..}, total: the keys that this node's workers access most, estimated from 1 access in 64 (1,024 counters), and accesses to all keys; merged over nodes by tide.show.hot_keys;
 -- t:consistency() -> "essp:2"; t:consistency("essp:4") -> true, raises what fails: another bound of the same model (ssp and essp change into each other), on all nodes;
 -- t:rate() -> number | nil (the rule has none); t:rate(0.01) -> true, raises what fails: another learning rate, on all nodes and those that join;
 -- t:stats() of a table with clocks has consistency, staleness={mean=,var=,min=,hist={n of differential -1, of -2, ..},pulls=,clocks=,waited_s=,clock_s=,stopped_s=,

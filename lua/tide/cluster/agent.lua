@@ -2,7 +2,7 @@
 -- state. It serves calls of any member and never waits for anything but its mailbox.
 local core = require "tide.core"
 local errors = require "tide.errors"
-local heat = require "tide.show.hot_keys"
+local hot_keys = require "tide.show.hot_keys"
 local node_status = require "tide.cluster.node_status"
 local pieces = require "tide.run.pieces"
 local requests = require "tide.cluster.requests"
@@ -49,12 +49,12 @@ function ops.served(request)
   return answer
 end
 
----The hottest keys of tables among this node's workers: {tables={names}, count=} -> {[name] = see heat.of_node}.
+---The hottest keys of tables among this node's workers: {tables={names}, count=} -> {[name] = see hot_keys.of_node}.
 function ops.hottest(request)
   local answer = {}
   for _, name in ipairs(request.tables) do
     local handle = core.table_find(name)
-    answer[name] = handle and heat.of_node(handle, request.count)
+    answer[name] = handle and hot_keys.of_node(handle, request.count)
   end
   return answer
 end

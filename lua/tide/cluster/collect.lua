@@ -9,7 +9,7 @@
 local ask_all = require "tide.ask_all"
 local client = require "tide.cluster.client"
 local core = require "tide.core"
-local heat = require "tide.show.hot_keys"
+local hot_keys = require "tide.show.hot_keys"
 local members = require "tide.cluster.members"
 local node_status = require "tide.cluster.node_status"
 local pieces = require "tide.run.pieces"
@@ -97,7 +97,7 @@ local function of_runs()
   return list
 end
 
-local function hot_keys(nodes)
+local function hottest(nodes)
   local names, seen = {}, {}
   for _, node in ipairs(nodes) do
     for _, t in ipairs(node.tables or {}) do
@@ -118,7 +118,7 @@ local function hot_keys(nodes)
   end
   local out = {}
   for name, answers in pairs(seen) do
-    local keys <const> = heat.merge(answers, HOT_KEYS)
+    local keys <const> = hot_keys.merge(answers, HOT_KEYS)
     out[name] = keys
   end
   return out
@@ -131,7 +131,7 @@ function collect.here(o)
   local node <const> = core.node() or {}
   local snapshot <const> = {schema = "tide.snapshot/1", time = core.wall(), now = core.now(), cluster = node.cluster,
                             view = core.members().view, nodes = of_nodes(), runs = of_runs()}
-  if o and o.hot then snapshot.hot = hot_keys(snapshot.nodes) end
+  if o and o.hot then snapshot.hot = hottest(snapshot.nodes) end
   return snapshot
 end
 

@@ -84,7 +84,7 @@ function node.main(o)
   end
   local ended
   if o.controller then
-    ended, err = core.node_run(CONTROL, "@tide/standing.lua", {
+    ended, err = core.node_run(CONTROL, "@tide/up_down.lua", {
       cluster = core.node().cluster, nodes = o.nodes or 0, workers = o.node_workers or 1, program = children.program})
   else
     local published <const> = not o.join and not o.controllers and directory.publish(

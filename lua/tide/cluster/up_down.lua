@@ -13,7 +13,7 @@ local service = require "tide.service"
 local verbs = require "tide.cluster.verbs"
 local job = require "tide.run.job"
 
-local standing = {}
+local up_down = {}
 
 local UP_S <const> = children.join_s + 5
 local DOWN_S <const> = 30
@@ -71,7 +71,7 @@ end
 ---Control actor of a cluster of `tide up`: starts the nodes as children, publishes where the cluster is, and ends
 ---with them on SIGTERM.
 ---@param a {cluster: string, nodes: integer, workers: integer}
-function standing.control(a)
+function up_down.control(a)
   children.program = a.program
   local node = core.node()
   local logs <const> = directory.of(a.cluster)
@@ -123,7 +123,7 @@ end
 ---@param o {cluster?: string, nodes?: integer, workers?: integer, controllers?: integer, state?: string,
 ---  silence?: number}
 ---@return table|nil {cluster, endpoint, pids}, table? err
-function standing.up(o)
+function up_down.up(o)
   local name = o.cluster or "local"
   if not job.is_identifier(name) then
     return nil, errors.new("T0113", ("`%s` is no name for a cluster"):format(tostring(name)))
@@ -171,7 +171,7 @@ function standing.up(o)
     end
     core.sleep(POLL_S)
   end
-  standing.down {cluster = name}
+  up_down.down {cluster = name}
   return nil, errors.new("T1001", {message = "the cluster did not come up in time", where = log})
 end
 
@@ -191,7 +191,7 @@ end
 ---Which cluster of `tide up` is meant: the named one, or the only one.
 ---@param name? string
 ---@return string|nil name, table? err
-function standing.started(name)
+function up_down.started(name)
   local problem, several
   if not name then name, problem, several = directory.only() end
   if not name then
@@ -210,7 +210,7 @@ end
 ---The active runs of the cluster that the command names.
 ---@param context tide.context
 ---@return table[]|nil runs {name, state, ...}, table? err
-function standing.runs(context)
+function up_down.runs(context)
   return require("tide.cluster.view").attached(context, function(client)
     local answer <const>, err = client.look("tide.command.job.inside", {op = "list", all = false})
     return answer and answer.runs, err
@@ -225,7 +225,7 @@ end
 
 ---In the client's actor: stops the runs of the cluster, and waits until their hosts have ended.
 ---@return string[] names of those that were active
-function standing.stop_runs_inside()
+function up_down.stop_runs_inside()
   local runs <const> = require "tide.cluster.runs"
   local listed <const> = runs.ask({op = "list"}, VERB_S)
   local going <const>, names, hosts = listed and listed.runs or {}, {}, {}
@@ -259,8 +259,8 @@ end
 ---Ends a cluster of `tide up`: its runs, its nodes in order, then what is left by force.
 ---@param o {cluster?: string, timeout_s?: number}
 ---@return table|nil {cluster, ended, killed, runs}, table? err
-function standing.down(o)
-  local name <const>, err = standing.started(o.cluster)
+function up_down.down(o)
+  local name <const>, err = up_down.started(o.cluster)
   if not name then
     if o.cluster and #directory.pids(o.cluster) == 0 then directory.unpublish(o.cluster) end
     return nil, err
@@ -281,4 +281,4 @@ function standing.down(o)
   return {cluster = name, ended = #pids, killed = #left, runs = stopped or {}}
 end
 
-return standing
+return up_down

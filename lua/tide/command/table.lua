@@ -2,7 +2,7 @@
 local arguments = require "tide.cli.arguments"
 local cluster_view = require "tide.cluster.view"
 local errors = require "tide.errors"
-local heat = require "tide.show.hot_keys"
+local hot_keys = require "tide.show.hot_keys"
 local locality = require "tide.show.locality"
 local staleness = require "tide.show.staleness"
 local table_names = require "tide.cluster.table_names"
@@ -106,7 +106,7 @@ local function show(context, o)
     if not written then return nil, errors.from(problem) end
   end
   if o.svg then
-    local chart <const> = heat.locality_chart("Accesses to " .. o.table, parts)
+    local chart <const> = hot_keys.locality_chart("Accesses to " .. o.table, parts)
     local written, problem = require("tide.chart").write(o.svg, {chart})
     if not written then return nil, errors.from(problem) end
   end
@@ -119,7 +119,7 @@ local function show(context, o)
     table.sort(workers, function(a, b) return a.worker < b.worker end)
     if s then s.workers = workers end
     context:record({name = o.table, nodes = parts,
-      staleness = s, hottest = heat.to_data(found.hottest), relocate_p50_s = found.relocate_p50_s,
+      staleness = s, hottest = hot_keys.to_data(found.hottest), relocate_p50_s = found.relocate_p50_s,
       relocate_p99_s = found.relocate_p99_s})
   else
     local form <const> = {width = context.terminal.width, unicode = context.terminal.utf8,

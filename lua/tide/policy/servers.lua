@@ -5,7 +5,7 @@
 -- worker does in place on its own node is not counted: only what is served to others is a server's load.
 local core = require "tide.core"
 local guard = require "tide.policy.guard"
-local heat = require "tide.show.hot_keys"
+local hot_keys = require "tide.show.hot_keys"
 
 local servers = {}
 servers.__index = servers
@@ -73,7 +73,7 @@ function servers:sample_heat()
       if answer and answer[t.name] then answers[i][node.id] = answer[t.name] end
     end
   end
-  for i, t in ipairs(self.tables) do t.hot, t.accesses = heat.merge(answers[i], HOT_KEYS) end
+  for i, t in ipairs(self.tables) do t.hot, t.accesses = hot_keys.merge(answers[i], HOT_KEYS) end
   self.heat_at = core.now()
 end
 

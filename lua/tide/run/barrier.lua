@@ -19,7 +19,7 @@ local report = require "tide.run.report"
 local script = require "tide.script"
 
 local methods <const> = {}
-local meeting = {methods = methods}
+local barrier = {methods = methods}
 
 ---@return boolean whether it has begun and not returned
 local function runs(w)
@@ -313,4 +313,4 @@ function methods:meet()
   return self:meet() -- the last one to come may have been lost: then the others have come to the next
 end
 
-return meeting
+return barrier

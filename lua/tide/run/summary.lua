@@ -1,5 +1,5 @@
 -- The summary of a run: what it did, how much of it stayed local, what went over the wire.
-local heat = require "tide.show.hot_keys"
+local hot_keys = require "tide.show.hot_keys"
 local report_of = require "tide.run.report"
 local staleness = require "tide.show.staleness"
 local table_view = require "tide.show.table_view"
@@ -77,10 +77,10 @@ local function add_quantiles(self, nodes, tables)
   for _, node in ipairs(nodes) do
     for name in pairs(tables) do
       local before = (node.before.tables or {})[name]
-      heat.add_times(sum, (node.after.tables[name] or {}).relocate_hist, before and before.relocate_hist)
+      hot_keys.add_times(sum, (node.after.tables[name] or {}).relocate_hist, before and before.relocate_hist)
     end
   end
-  self.relocate_p50_s, self.relocate_p99_s = heat.quantile(sum, 0.5), heat.quantile(sum, 0.99)
+  self.relocate_p50_s, self.relocate_p99_s = hot_keys.quantile(sum, 0.5), hot_keys.quantile(sum, 0.99)
 end
 
 local function add_shares(row)
@@ -149,7 +149,7 @@ function summary.new(run, counters)
   add_quantiles(self, counters.nodes, names)
   self.hottest = {}
   for key, name in pairs(run.table_names) do
-    self.hottest[key] = heat.merge(counters.hottest and counters.hottest[name] or {}, HOTTEST)
+    self.hottest[key] = hot_keys.merge(counters.hottest and counters.hottest[name] or {}, HOTTEST)
   end
   self.staleness = staleness.of_run(run.table_names, counters.nodes)
   local history = run.history
@@ -211,7 +211,7 @@ end
 
 ---Accesses on the nodes and elsewhere, as a chart: tide.chart.write("locality.svg", {summary:locality()}).
 ---@return tide.chart.bars
-function summary:locality() return heat.locality_chart("Accesses of " .. self.job, self.nodes) end
+function summary:locality() return hot_keys.locality_chart("Accesses of " .. self.job, self.nodes) end
 
 ---Plain data for --json.
 ---@return table
@@ -219,7 +219,7 @@ function summary:to_data()
   local data = {schema = "tide.summary/1"}
   for k, v in pairs(self) do data[k] = v end
   data.hottest = {}
-  for name, list in pairs(self.hottest) do data.hottest[name] = heat.to_data(list) end
+  for name, list in pairs(self.hottest) do data.hottest[name] = hot_keys.to_data(list) end
   return data
 end
 

@@ -4,7 +4,7 @@
 -- sum. A key that is missing in a node's answer had less there than what the answer ends with.
 local units = require "tide.units"
 
-local heat = {}
+local hot_keys = {}
 
 ---@class tide.hot_key
 ---@field key integer
@@ -18,18 +18,18 @@ local heat = {}
 ---@param handle table
 ---@param count integer
 ---@return table {total=, keys=, reads=, writes=}
-function heat.of_node(handle, count)
+function hot_keys.of_node(handle, count)
   local hot, total = handle:hottest(count)
   local answer = {total = total, keys = {}, reads = {}, writes = {}}
   for i, k in ipairs(hot) do answer.keys[i], answer.reads[i], answer.writes[i] = k.key, k.reads, k.writes end
   return answer
 end
 
----@param answers table<string, table> of heat.of_node, by node
+---@param answers table<string, table> of hot_keys.of_node, by node
 ---@param count integer
 ---@return tide.hot_key[] hottest first, at most `count`
 ---@return number total accesses to the table
-function heat.merge(answers, count)
+function hot_keys.merge(answers, count)
   local by_key, list, total = {}, {}, 0
   for node, answer in pairs(answers) do
     total = total + answer.total
@@ -58,7 +58,7 @@ end
 ---Hot keys for JSON, which has no numbers from 2^63 on: such keys are texts there.
 ---@param list tide.hot_key[]
 ---@return table[]
-function heat.to_data(list)
+function hot_keys.to_data(list)
   local out = {}
   for i, k in ipairs(list) do
     out[i] = {}
@@ -72,7 +72,7 @@ end
 ---@param sum integer[]
 ---@param hist? integer[] relocate_hist of a table's stats
 ---@param before? integer[] what it was at the start
-function heat.add_times(sum, hist, before)
+function hot_keys.add_times(sum, hist, before)
   for i, n in ipairs(hist or {}) do
     for k = #sum + 1, i do sum[k] = 0 end
     sum[i] = sum[i] + n - (before and before[i] or 0)
@@ -85,7 +85,7 @@ local FIRST_S <const> = 512e-9
 ---@param hist integer[] relocate_hist of a table's stats, or sums of several
 ---@param q number 0 to 1
 ---@return number|nil seconds: middle of the bucket; nil: there was none
-function heat.quantile(hist, q)
+function hot_keys.quantile(hist, q)
   local total = 0
   for _, n in ipairs(hist) do total = total + n end
   if total == 0 then return nil end
@@ -105,7 +105,7 @@ end
 ---@param title string
 ---@param rows table[] one a node: node, pulls_local, pulls_remote, pushes_local, pushes_remote
 ---@return tide.chart.bars
-function heat.locality_chart(title, rows)
+function hot_keys.locality_chart(title, rows)
   local groups, near, far = {}, {}, {}
   for i, row in ipairs(rows) do
     groups[i] = row.node
@@ -115,4 +115,4 @@ function heat.locality_chart(title, rows)
           series = {{name = "on the node", values = near}, {name = "elsewhere", values = far}}}
 end
 
-return heat
+return hot_keys

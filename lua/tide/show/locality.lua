@@ -1,6 +1,6 @@
 -- How local a table's accesses are, how its rows move and which keys are hot, over all nodes: part of
 -- `tide table show`.
-local heat = require "tide.show.hot_keys"
+local hot_keys = require "tide.show.hot_keys"
 local table_view = require "tide.show.table_view"
 local text = require "tide.text"
 
@@ -47,10 +47,11 @@ function locality.look(client, name, parts, top)
   if not rows then return nil, err end
   local answers, times = {}, {}
   for _, row in ipairs(rows) do answers[row.name] = row.answer and row.answer[name] end
-  for _, part in ipairs(parts) do heat.add_times(times, part.relocate_hist) end
-  local hottest <const> = heat.merge(answers, top)
+  for _, part in ipairs(parts) do hot_keys.add_times(times, part.relocate_hist) end
+  local hottest <const> = hot_keys.merge(answers, top)
   for _, k in ipairs(hottest) do k.by = by_node(k) end
-  return {hottest = hottest, relocate_p50_s = heat.quantile(times, 0.5), relocate_p99_s = heat.quantile(times, 0.99)}
+  return {hottest = hottest, relocate_p50_s = hot_keys.quantile(times, 0.5),
+          relocate_p99_s = hot_keys.quantile(times, 0.99)}
 end
 
 -- Copies of hot keys, of the nodes that have shared any.

@@ -7,8 +7,8 @@
  * pieces of a fragmented frame go straight to their place in one blob. So a payload is copied at
  * most once, and mostly never, after the kernel.
  */
-#ifndef TIDE_NET_INTAKE_H
-#define TIDE_NET_INTAKE_H
+#ifndef TIDE_NET_DECODER_H
+#define TIDE_NET_DECODER_H
 
 #include "actor/actor.h"
 

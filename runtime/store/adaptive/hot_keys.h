@@ -27,8 +27,8 @@
  * Threads: a record under the latch of its word in `index`, a hashed table of its own; what is
  * marked I/O is the store actor's and the fiber's, which share a thread.
  */
-#ifndef TIDE_STORE_SHARED_H
-#define TIDE_STORE_SHARED_H
+#ifndef TIDE_STORE_HOT_KEYS_H
+#define TIDE_STORE_HOT_KEYS_H
 
 #include "store/rows/copy_record.h"
 #include "store/core/technique.h"

@@ -21,8 +21,8 @@
  * The functions on one entry are pure, as relocate.h's are: the node and the tests share them.
  * I/O thread 0.
  */
-#ifndef TIDE_STORE_LOCATION_H
-#define TIDE_STORE_LOCATION_H
+#ifndef TIDE_STORE_LOCATION_CACHE_H
+#define TIDE_STORE_LOCATION_CACHE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -10,8 +10,8 @@
  *   COLLECT  -> answered when all is written: the files
  *   ABORT, or the coordinator's end: rows are only marked as taken, and the node is idle again
  */
-#ifndef TIDE_STORE_GENERATION_H
-#define TIDE_STORE_GENERATION_H
+#ifndef TIDE_STORE_NODE_PART_H
+#define TIDE_STORE_NODE_PART_H
 
 #include "store/core/technique.h"
 #include "store/rows/cut.h"

@@ -1,6 +1,6 @@
 /* Between clock_move.c (slots change their home) and tick_forward.c (which node sends by which way). I/O thread 0. */
-#ifndef TIDE_STORE_SHIFT_H
-#define TIDE_STORE_SHIFT_H
+#ifndef TIDE_STORE_CLOCK_MOVE_H
+#define TIDE_STORE_CLOCK_MOVE_H
 
 #include "store/clocked/clocked.h"
 

@@ -13,8 +13,8 @@
  * its set and inherits its count as doubt. Every TIDE__HEAT_HALVE samples all counters are
  * halved, so that keys that were hot once cool down.
  */
-#ifndef TIDE_STORE_HEAT_H
-#define TIDE_STORE_HEAT_H
+#ifndef TIDE_STORE_KEY_COUNTS_H
+#define TIDE_STORE_KEY_COUNTS_H
 
 #include "base/base.h"
 #include "tide/stats.h"

@@ -24,8 +24,8 @@
  *
  * I/O thread 0 unless marked.
  */
-#ifndef TIDE_STORE_AT_RISK_H
-#define TIDE_STORE_AT_RISK_H
+#ifndef TIDE_STORE_ASYNC_REPLICATION_H
+#define TIDE_STORE_ASYNC_REPLICATION_H
 
 #include "store/replica/replica.h"
 #include "tide/stats.h"

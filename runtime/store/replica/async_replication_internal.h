@@ -1,6 +1,6 @@
 /* What async_replication.c and lost_updates.c share. */
-#ifndef TIDE_STORE_AT_RISK_INTERNAL_H
-#define TIDE_STORE_AT_RISK_INTERNAL_H
+#ifndef TIDE_STORE_ASYNC_REPLICATION_INTERNAL_H
+#define TIDE_STORE_ASYNC_REPLICATION_INTERNAL_H
 
 #include "store/replica/async_replication.h"
 

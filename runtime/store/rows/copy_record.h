@@ -17,8 +17,8 @@
  *
  * No locks, no messages: the user of a record holds its latch.
  */
-#ifndef TIDE_STORE_CACHED_H
-#define TIDE_STORE_CACHED_H
+#ifndef TIDE_STORE_COPY_RECORD_H
+#define TIDE_STORE_COPY_RECORD_H
 
 #include "store/core/table.h"
 
