@@ -193,5 +193,5 @@ says err.txt 'is 3 or 5'
 run 2 node --controllers 3 --join tcp:127.0.0.1:1
 says err.txt 'leave out --join and --controller'
 run 2 up --state state
-says err.txt 'say --controllers 3 too'
+says err.txt 'add --controllers 3'
 finish

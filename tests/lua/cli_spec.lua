@@ -402,7 +402,7 @@ describe("tide", function()
     end)
 
     it("refuses --state where nothing would come of it", function()
-      assert.truthy(tide("node --state s").err:find("say --controller or --controllers", 1, true))
+      assert.truthy(tide("node --state s").err:find("add --controller or --controllers", 1, true))
       assert.truthy(tide("node --controller --state s --nodes 2").err:find("T0107", 1, true))
     end)
     it("refuses --controller with --join", function()

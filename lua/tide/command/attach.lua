@@ -13,7 +13,8 @@ local function read_words(o)
     if targets.is(word) then
       where = where and where .. "," .. word or word
     elseif cluster and cluster ~= word and o.named then
-      return nil, nil, errors.new("T0104", ("`%s`: the cluster is named already"):format(word))
+      return nil, nil, errors.new("T0104", {message = ("`%s`: a cluster is named already"):format(word),
+        help = ("tide attach %s"):format(word)})
     else
       cluster, o.named = word, true
     end

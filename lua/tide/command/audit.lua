@@ -25,7 +25,7 @@ local function logs(o)
   local found <const> = audit.logs(where)
   if found[1] then return found end
   return nil, errors.new("T0110", {message = ("no audit log is in %s"):format(where),
-    help = "a node starts one at the first connection; tide node --audit DIR says where it is"})
+    help = "a node starts one at the first connection; tide node --audit DIR names another directory"})
 end
 
 local function show(context, paths)
@@ -79,8 +79,8 @@ end
 return {
   name = "audit",
   brief = "requests to the nodes of this machine",
-  summary = "Shows the audit logs of a cluster's nodes on this machine, or finds out whether they are whole: who "
-    .. "connected or was refused, what was asked that takes more than looking, what was evaluated.",
+  summary = "Shows the audit logs of a cluster's nodes on this machine, or verifies them: connections and "
+    .. "rejected ones, requests that require more than `read`, and evaluations.",
   examples = {
     {"tide audit show", "the logs of the cluster here, in order of time"},
     {"tide audit show --last 20 --json", "the last ones, whole"},
@@ -89,7 +89,7 @@ return {
   },
   verbs = {
     {name = "show", doc = "prints the logs in order of time", arguments = {FILE}, run = of_logs(show)},
-    {name = "verify", doc = "tells whether a line was changed, or is missing", arguments = {FILE},
+    {name = "verify", doc = "checks whether a line was changed, or is missing", arguments = {FILE},
      run = of_logs(verify)},
   },
   schema = "tide.audit/1",

@@ -68,7 +68,7 @@ local DIR <const> = {name = "dir", doc = "the directory of the checkpoints; all 
 return {
   name = "checkpoint",
   brief = "save, list, verify, restore checkpoints",
-  summary = "Writes all tables of a running cluster to a directory, shows and checks what is there, or brings it back.",
+  summary = "Saves all tables of a running cluster to a directory, lists and verifies generations, or restores one.",
   examples = {
     {"tide checkpoint save ckpt", "a generation of all tables, while workers continue"},
     {"tide checkpoint list ckpt", "which generations there are"},
@@ -84,9 +84,9 @@ return {
   schema = "tide.checkpoint/1",
   options = {
     {name = "generation", short = "g", type = "integer", min = 1, of = "verify, restore",
-     doc = "this one"},
+     doc = "number of the generation (default: the newest)"},
     {name = "keep", type = "integer", min = 2, max = 1000, of = "save",
-     doc = "generations that stay (default 3)"},
+     doc = "number of generations to keep (default 3)"},
     arguments.shared.cluster, arguments.shared.yes, arguments.shared.dry_run,
   },
 }

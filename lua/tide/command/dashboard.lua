@@ -20,8 +20,8 @@ end
 return {
   name = "dashboard",
   brief = "a page about a running cluster in your browser",
-  summary = "Serves a page about a running cluster on this machine, to you alone, until Ctrl-C: what holds training "
-    .. "back, nodes, tables, workers, learning curves, decisions of policies, events.",
+  summary = "Serves a page about a running cluster on this machine, to you alone, until Ctrl-C: bottlenecks of "
+    .. "runs, nodes, tables, workers, learning curves, decisions of policies, events.",
   examples = {
     {"tide dashboard", "prints the address to open"},
     {"tide dashboard --cluster lab --port 7800", "always at the same port"},
@@ -52,7 +52,7 @@ return {
       if not page then
         if err.name == "EBUSY" then
           err = errors.new("T0107", {message = ("port %d is taken"):format(o.port),
-            help = "name another one, or none for any that is free"})
+            help = "name another one; without --port the command takes any free port"})
         end
         return nil, err
       end

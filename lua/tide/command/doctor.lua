@@ -39,8 +39,8 @@ return {
   run = function(context)
     local o <const> = context.options
     if o.cluster and o.listen then
-      return nil, errors.new("T0107", {message = "--listen and --cluster are two questions",
-        help = "ask them one by one"})
+      return nil, errors.new("T0107", {message = "--listen and --cluster exclude each other",
+        help = "tide doctor --listen ADDRESS, then: tide doctor --cluster C"})
     end
     local snapshot
     if o.cluster then

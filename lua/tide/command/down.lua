@@ -29,7 +29,8 @@ return {
     local o <const> = context.options
     local wanted <const> = o.name or o.cluster
     if wanted and not wanted:find("^[a-z0-9][a-z0-9._-]*$") then
-      return nil, errors.new("T0113", {message = ("`%s` is no name of a cluster"):format(wanted)})
+      return nil, errors.new("T0113", {message = ("`%s` is no name of a cluster"):format(wanted),
+        help = "tide down NAME; a cluster of other machines ends where it was started"})
     end
     local name <const>, none = require("tide.cluster.up_down").started(wanted)
     if not name then return nil, errors.from(none, "T1003") end

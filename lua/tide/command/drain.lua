@@ -17,7 +17,7 @@ local function inside(a)
   end
   if member.id == core.node().controller then
     return nil, errors.new("T0117", {message = ("node %s is the cluster's controller"):format(a.node),
-      help = "end the cluster by `tide down`, or start it with several controllers, of which another one takes over"})
+      help = "end the cluster with `tide down`; with `tide up --controllers 3` another controller takes over"})
   end
   local began <const> = core.now()
   local address, err = core.whereis(member.name .. "/agent")
@@ -39,14 +39,14 @@ end
 return {
   name = "drain",
   brief = "let a node leave in order",
-  summary = "Lets a node leave: its workers finish what they have in hand, its rows go to the others, and it ends.",
+  summary = "Lets a node leave: its workers finish their chunks, its rows move to other nodes, and its process ends.",
   examples = {
     {"tide drain n3", "and wait until it has left"},
     {"tide drain n3 --grace 2m", "it holds much"},
   },
   arguments = {{name = "node", doc = "name of the node"}},
   options = {
-    {name = "grace", type = "duration", doc = "time that it has (default: its own, 25s)"},
+    {name = "grace", type = "duration", doc = "time limit (default: that of the node, 25s)"},
     arguments.shared.cluster, arguments.shared.yes, arguments.shared.dry_run,
   },
   inside = inside,

@@ -4,8 +4,8 @@ local listing = require "tide.show.listing"
 
 return listing.command {
   name = "events",
-  brief = "what happened: nodes, slots, runs, policies, checkpoints",
-  summary = "Lists what the nodes of a running cluster saw happen, oldest first, with reasons.",
+  brief = "events of a cluster: nodes, slots, runs, policies, checkpoints",
+  summary = "Lists the events of a running cluster, oldest first, with reasons.",
   examples = {
     {"tide events", "the newest 512 of each node"},
     {"tide events --where 'kind == \"policy\"'", "swaps, rollbacks, guards"},

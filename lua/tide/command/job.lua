@@ -195,8 +195,8 @@ local function forecast(context, o)
     for _, run in ipairs(answer.runs) do
       if run.name == answer.name then return run, answer end
     end
-    return nil, errors.new("T0513", {message = ("run %s is %s: its policy decides nothing about it"):format(
-      text.clean(answer.name), answer.state)})
+    return nil, errors.new("T0513", {message = ("run %s is %s: the scheduling policy does not decide about it"):format(
+      text.clean(answer.name), answer.state), help = ("tide job show %s"):format(text.clean(answer.name))})
   end
   local now <const>, answer = of()
   if not now then return nil, answer end
@@ -235,8 +235,8 @@ local function why(context, o)
   for _, each in ipairs(list.why) do lines[#lines + 1] = ("%s: %s"):format(each.policy, each.why) end
   local said <const> = text.clean(table.concat(lines, "; "))
   if #lines == 0 then
-    return nil, errors.new("T0401", {message = ("no policy has said anything about run %s yet"):format(
-      text.clean(row.name))})
+    return nil, errors.new("T0401", {message = ("no policy has decided about run %s yet"):format(
+      text.clean(row.name)), help = ("tide job show %s"):format(text.clean(row.name))})
   end
   return context:tell({name = row.name, why = said}, ("%s: %s"):format(text.clean(row.name), said))
 end
@@ -323,7 +323,7 @@ local NAME <const> = {name = "name", doc = "the run: `mf-1`, its number, or its 
 
 local VERBS <const> = {
   {name = "show", doc = "state, slots, params", arguments = {NAME}, run = show},
-  {name = "logs", doc = "what it has written", arguments = {NAME},
+  {name = "logs", doc = "its log", arguments = {NAME},
    run = function(context, o) return logs(context, o, o.follow) end},
   {name = "attach", doc = "its log until it ends, with its exit code", arguments = {NAME},
    run = function(context, o) return logs(context, o, true) end},
@@ -338,7 +338,7 @@ local VERBS <const> = {
   {name = "workers", doc = "another number of workers",
    arguments = {NAME, {name = "count", type = "integer", min = 1, doc = "how many"}},
    run = function(context, o) return verb(context, o, "gets other workers", "set_workers", o.count) end},
-  {name = "priority", doc = "its place among the runs of its person that wait",
+  {name = "priority", doc = "its rank among the queued runs of its person",
    arguments = {NAME, {name = "priority", type = "integer", doc = "higher ones first; 0 is that of other runs"}},
    run = prioritize},
   {name = "artifacts", doc = "the files that it keeps", arguments = {NAME}, schema = "tide.artifact/1",
@@ -354,13 +354,13 @@ local VERBS <const> = {
   {name = "tag", doc = "adds tags; `draft-` removes one",
    arguments = {NAME, {name = "tags", many = 1, doc = "such as baseline, lr=low, draft-"}}, run = noted},
   {name = "forecast", doc = "when it will end", arguments = {NAME}, schema = "tide.forecast/1", run = forecast},
-  {name = "why", doc = "what the scheduling policy said about it last", arguments = {NAME}, run = why},
+  {name = "why", doc = "the reason of the last scheduling decision", arguments = {NAME}, run = why},
 }
 
 local row <const> = {
   name = "job",
   brief = "one run of a cluster: show, logs, pause, resume, set, stop",
-  summary = "Shows or steers one run of a cluster.",
+  summary = "Shows or controls one run of a cluster.",
   examples = {
     {"tide job show mf-1", "state, slots, params"},
     {"tide job set mf-1 eps=0.05", "from the next report on"},
@@ -380,11 +380,11 @@ local row <const> = {
   options = {
     arguments.shared.cluster, arguments.shared.yes,
     {name = "release", of = "pause", doc = "the workers leave, their slots are free"},
-    {name = "within", of = "stop", type = "duration", doc = "cancel what has not stopped then"},
-    {name = "new", of = "set", doc = "a param that the run has not yet"},
+    {name = "within", of = "stop", type = "duration", doc = "cancel the run after this time"},
+    {name = "new", of = "set", doc = "add a param that the job does not declare"},
     {name = "slots", of = "forecast", type = "integer", min = 1, value = "N",
-     doc = "when it would end with so many slots"},
-    {name = "follow", short = "f", of = "logs", doc = "until the run ends"},
+     doc = "forecast the end with N slots, too"},
+    {name = "follow", short = "f", of = "logs", doc = "follow new lines until the run ends"},
     {name = "to", of = "fetch", type = "string", value = "PATH", doc = "where the file goes (default: its name, here)"},
     {name = "raw", of = "logs, attach", doc = "with the escape sequences of the script; default: only its colors"},
     table.unpack(log_query.OPTIONS),

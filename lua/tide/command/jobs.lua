@@ -3,7 +3,7 @@ local listing = require "tide.show.listing"
 
 return listing.command {
   name = "jobs",
-  brief = "the runs of a cluster: who trains what, on which slots",
+  brief = "the runs of a cluster: states, slots, progress",
   summary = "Lists the runs of a cluster: queued, running, paused or suspended; with --all also those that "
     .. "have ended.",
   examples = {

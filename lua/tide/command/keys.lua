@@ -18,7 +18,8 @@ end
 
 local function issue(context, o)
   if not o.role or not o.name then
-    return nil, errors.new("T0103", {message = "`tide keys issue` requires --role and --name"})
+    return nil, errors.new("T0103", {message = "`tide keys issue` requires --role and --name",
+      help = "tide keys issue --role read --name alice"})
   end
   local made, err = keys.issue {dir = o.dir, right = o.role, name = o.name, days = o.days}
   if not made then return nil, err end
@@ -42,7 +43,7 @@ end
 return {
   name = "keys",
   brief = "keys for clusters on several machines",
-  summary = "Makes the certificates by which nodes and people of several machines know each other.",
+  summary = "Makes the certificates of nodes and people for clusters on several machines.",
   examples = {
     {"tide keys init lab", "an authority, keys for nodes, keys for you: below keys/lab"},
     {"tide keys issue --role read --name alice", "keys for a person who may look, for 30 days"},
@@ -54,15 +55,15 @@ return {
     {name = "init", doc = "an authority, keys for nodes, keys for you", run = init,
      arguments = {{name = "cluster", doc = "name of the cluster"}}},
     {name = "issue", doc = "keys for a person or a node", run = issue},
-    {name = "revoke", doc = "takes keys back", run = revoke,
+    {name = "revoke", doc = "revokes keys", run = revoke,
      arguments = {{name = "serial", doc = "a serial number, as `show` has it"}}},
-    {name = "show", doc = "what was issued", run = show},
+    {name = "show", doc = "the issued keys", run = show},
   },
   schema = "tide.keys/1",
   options = {
     {name = "dir", type = "string", value = "DIR", doc = "where the keys are (default: keys/CLUSTER)"},
     {name = "role", type = "string", choices = {"read", "operate", "admin", "node"}, value = "ROLE",
-     of = "issue", doc = "what its holder may do"},
+     of = "issue", doc = "the right of its holder"},
     {name = "name", type = "string", value = "NAME", of = "issue", doc = "of the person, or of the node"},
     {name = "days", type = "integer", min = 1, max = 3650,
      of = "issue", doc = "how long (default 30, at most 366; of nodes 3650)"},

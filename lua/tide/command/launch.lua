@@ -98,7 +98,8 @@ local function launch_mpi(context, o)
   local commands <const> = require "tide.provision.commands"
   if not o.listen then
     return nil, errors.new("T0103", {
-      message = "nodes by mpirun want the address where the first of them leads: --listen"})
+      message = "`tide launch mpi` requires --listen: the address of the first node",
+      help = "tide launch mpi -n 4 --listen tcp:10.0.0.4:7700"})
   end
   local argv <const> = mpi.command {
     count = o.count or 1, address = o.listen, cluster = o.cluster and not o.cluster:find(":", 1, true) and o.cluster
@@ -110,10 +111,11 @@ local function launch_mpi(context, o)
   end
   local _, _, code = os.execute("exec " .. commands.quoted(commands.clean(argv, "PMIX_|PMI_|OMPI_")))
   if code == 127 then
-    return nil, errors.new("T1005", {message = "mpirun is not installed, or not in $PATH"})
+    return nil, errors.new("T1005", {message = "mpirun is not installed, or not in $PATH",
+      help = "apt install openmpi-bin"})
   elseif code ~= 0 then
     return nil, errors.new("T1005", {message = ("mpirun ended with exit code %s"):format(tostring(code)),
-      help = "as root it requires --allow-root; a site's own words stand above"})
+      help = "as root it requires --allow-root; its own messages are above"})
   end
   return 0
 end
@@ -121,8 +123,8 @@ end
 return {
   name = "launch",
   brief = "start nodes by Slurm, ssh or mpirun",
-  summary = "Asks a launcher for nodes of a running cluster and keeps as many there: what is lost is replaced. Ctrl-C, "
-    .. "or the cluster's end, lets them leave. `mpi` starts a whole cluster instead.",
+  summary = "Starts nodes of a running cluster by a launcher, and replaces lost ones. Ctrl-C, or the end of the "
+    .. "cluster, lets them leave. `mpi` starts a whole cluster instead.",
   examples = {
     {"tide launch slurm -n 4 --partition main", "four jobs of Slurm, a node each"},
     {"tide launch slurm -n 4 --gres gpu:1 --dry-run", "what would be submitted"},
@@ -164,7 +166,8 @@ return {
     local kind <const>, err = require("tide.provision").kind(o.kind)
     if not kind then return nil, err end
     if o.once and o.kind ~= "slurm" then
-      return nil, errors.new("T0107", {message = "--once is for slurm: other nodes end with the one who started them"})
+      return nil, errors.new("T0107", {message = "--once requires slurm: nodes of other launchers end with it",
+        help = "tide launch slurm --once -n 4"})
     end
     local endpoint <const>, problem, name = require("tide.cluster.client").resolve(o.cluster)
     if not endpoint and not o.dry_run then return nil, problem end
@@ -177,8 +180,8 @@ return {
     }
     if o.dry_run then return dry_run(context, {pool = pool}, kind) end
     if endpoint:find "^tcp:" and not endpoint:find "^tcp:127%." and not o.node_keys then
-      return nil, errors.new("T0802", {message = "nodes of a cluster on several machines want keys of their own: "
-        .. "--node-keys DIR, as their machines see it", help = "scp -r keys/CLUSTER/node HOST: puts them there"})
+      return nil, errors.new("T0802", {message = "nodes of a cluster on several machines require keys of their own: "
+        .. "--node-keys DIR, a directory on their machines", help = "scp -r keys/CLUSTER/node HOST:"})
     end
     local result, refused = require("tide.cluster.view").attached(context, function(client)
       return client.run("tide.command.launch.inside", {pool = pool, count = o.count or 1, json = context.json,

@@ -125,7 +125,7 @@ end
 
 return {
   name = "log",
-  brief = "what nodes and runs have written: choose, merge, follow",
+  brief = "log lines of nodes and runs: filter, merge, follow",
   summary = "Prints log lines oldest first: of the nodes of a running cluster, the newest 256 of each, or with --run "
     .. "of a run that the directory keeps, whole: its nodes, what its script and workers printed, and what happened. "
     .. "Times are in UTC.",
@@ -152,7 +152,8 @@ return {
   run = function(context)
     local o <const> = context.options
     if not o.run then
-      if o.dir then return nil, errors.new("T0107", {message = "--dir is for --run"}) end
+      if o.dir then return nil, errors.new("T0107", {message = "--dir requires --run",
+        help = "tide log --run last --dir DIR"}) end
       return of_cluster(context)
     end
     local run, err = history.find(o.run, o.dir)

@@ -28,7 +28,7 @@ end
 
 return {
   name = "metrics",
-  brief = "what a cluster counts, for Prometheus",
+  brief = "metrics of a cluster, for Prometheus",
   summary = "Prints the metrics of a running cluster: of its nodes, links, tables, runs, workers and policies. With "
     .. "--file they go to a file for node_exporter's textfile collector, which --watch keeps up to date.",
   examples = {
@@ -40,9 +40,9 @@ return {
   options = {
     arguments.shared.cluster,
     {name = "format", type = "string", choices = FORMATS, value = "FORMAT",
-     doc = "prometheus (default), openmetrics, json (families), snapshot (what they are made of)"},
-    {name = "file", type = "string", value = "FILE", doc = "write it there, as a whole, instead of to stdout"},
-    {name = "watch", type = "duration", doc = "again after this time until interrupted"},
+     doc = "prometheus (default), openmetrics, json (families), snapshot (the counters themselves)"},
+    {name = "file", type = "string", value = "FILE", doc = "write to FILE, atomically, instead of to stdout"},
+    {name = "watch", type = "duration", doc = "repeat at this interval until interrupted"},
   },
   stays = function(o) return o.watch ~= nil end,
   run = function(context)

@@ -28,11 +28,11 @@ return {
     {name = "queue-limit", type = "size",
      doc = "bound on this node's operations in flight (default: 4 MiB for each home)"},
     {name = "memory", type = "size",
-     doc = "cap on what tables and queues may take on this node, at least 32MiB (default: none)"},
+     doc = "memory cap of tables and queues on this node, at least 32MiB (default: none)"},
     {name = "rate-operations", type = "integer", min = 1, value = "N",
-     doc = "operations a second that this node may ask of others (default: any number)"},
+     doc = "operations a second of this node on remote rows (default: unlimited)"},
     {name = "rate-bytes", type = "size",
-     doc = "bytes of keys and rows a second that it may ask of others (default: any number)"},
+     doc = "bytes of keys and rows a second of this node on remote rows (default: unlimited)"},
     {name = "gang", type = "string", value = "ADDRESS",
      doc = "one of several that mpirun or srun starts: rank 0 leads a new cluster there, the others join it"},
     {name = "rank", type = "integer", min = 0, max = 65535, doc = "with --gang: instead of the launcher's"},
@@ -41,7 +41,7 @@ return {
     {name = "audit", type = "string", value = "DIR",
      doc = "directory of the audit log of this node (default: the cluster's in the run directory)"},
     {name = "debuggable", doc = "with --keys: allow debuggers and core dumps, in which the key is"},
-    {name = "leave-on-eof", doc = "leave in order when standard input ends: when who started this node has gone"},
+    {name = "leave-on-eof", doc = "leave in order when standard input ends, with the process that started this node"},
     {name = "grace", type = "duration", doc = "time for handing rows on when leaving (default 25s)"},
     {name = "controller", doc = "be the controller of a new cluster; `tide up` uses it"},
     {name = "state", type = "string", value = "DIR",
@@ -63,28 +63,28 @@ return {
       })
     end
     if o.gang and (o.join or o.listen or o.controller or o.controllers) then
-      return nil, errors.new("T0107", {message = "--gang says who leads, where, and who joins",
+      return nil, errors.new("T0107", {message = "--gang sets the controller, its address and the joiners",
         help = "leave out --join, --listen and --controller"})
     end
     if o.rank and not o.gang then
-      return nil, errors.new("T0107", {message = "--rank is for --gang", help = "say --gang ADDRESS too"})
+      return nil, errors.new("T0107", {message = "--rank requires --gang", help = "add --gang ADDRESS"})
     end
     if o.controllers and (o.join or o.controller) then
       return nil, errors.new("T0107", {
-        message = "--controllers is for the first node of a cluster whose nodes are started one by one",
+        message = "--controllers is for the first node of a cluster",
         help = "leave out --join and --controller; the other nodes only join"})
     end
     if o.controllers == 4 then
-      return nil, errors.new("T0107", {message = "--controllers is 3 or 5", help = "4 survive no more losses than 3"})
+      return nil, errors.new("T0107", {message = "--controllers is 3 or 5: 4 survive no more losses than 3"})
     end
     if o.state and not (o.controller or o.controllers or o.join) then
       return nil, errors.new("T0107", {
-        message = "--state is for a controller", help = "say --controller or --controllers too"})
+        message = "--state requires a controller", help = "add --controller or --controllers"})
     end
     if o.state and (o.nodes or 0) > 0 then
       return nil, errors.new("T0107", {
-        message = "--state keeps a controller that may end and come back, and the nodes of --nodes end with it",
-        help = "start the nodes on their own: tide node --join"})
+        message = "--state is for a controller that may restart, and the nodes of --nodes end with it",
+        help = "start the nodes apart: tide node --join ADDRESS"})
     end
     -- $TIDE_CLUSTER may say where commands find a cluster; what it is called the keys say then.
     local called <const> = o.cluster and not o.cluster:find(":", 1, true) and o.cluster or nil

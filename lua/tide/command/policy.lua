@@ -121,7 +121,8 @@ local function presentable(report)
 end
 
 local function replay(context, o)
-  if not o.journal then return nil, errors.new("T0103", "--journal is missing: the file of a run's directory") end
+  if not o.journal then return nil, errors.new("T0103", {message = "--journal is missing: a file of a run's directory",
+    help = "tide policy replay --journal .tide/runs/ID/policies-JOB.journal"}) end
   local report, err = require("tide.policy").replay(o.journal, {policy = o.what})
   if not report then return nil, err end
   local shown = presentable(report)
@@ -133,7 +134,7 @@ end
 -- Journals of a run that the directory keeps.
 local function journals_of(context)
   local o <const> = context.options
-  if o.journal and o.run then return nil, errors.new("T0107", "--run and --journal both say which journal") end
+  if o.journal and o.run then return nil, errors.new("T0107", "--run and --journal exclude each other") end
   if o.journal then return {o.journal} end
   local run, err = require("tide.run.history").find(o.run or "last")
   if not run then return nil, err end
@@ -142,7 +143,8 @@ local function journals_of(context)
     if name:find "^policies%-[%w_.-]+%.journal$" then list[#list + 1] = run.directory .. "/" .. name end
   end
   if #list == 0 then
-    return nil, errors.new("T0303", {message = ("run %s has no policies: it keeps no journal"):format(run.id)})
+    return nil, errors.new("T0303", {message = ("run %s has no policies and no journal"):format(run.id),
+      help = "tide runs list"})
   end
   table.sort(list)
   return list
@@ -277,8 +279,8 @@ local function live(context, o)
     local answer = context.core.plain_decode(bytes)
     if verb == "check" or verb == "report" then answer = presentable(answer) end
     if verb == "why" and #answer == 0 then
-      return nil, errors.new("T0401", {message = ref and ("no seat has said why about `%s`"):format(text.clean(ref))
-        or "no seat has said why yet", help = "`tide policy why` without a word lists what they have said"})
+      return nil, errors.new("T0401", {message = ref and ("no plan with a reason has changed `%s`"):format(
+        text.clean(ref)) or "no plan has given a reason yet", help = "tide policy why"})
     end
     print_data(context, verb, answer)
     return answer.ok == false and 1 or 0
@@ -306,24 +308,24 @@ return {
   },
   verbs = {
     {name = "new", doc = "a skeleton with comments", arguments = {KIND}, run = new},
-    {name = "shipped", doc = "the policies that Tide brings", run = shipped},
+    {name = "shipped", doc = "the policies that ship with Tide", run = shipped},
     {name = "show", doc = "the source of a policy", arguments = {POLICY}, run = show},
-    {name = "check", doc = "does it load and keep the contract?", arguments = {POLICY}, run = function(context, o)
+    {name = "check", doc = "loads a policy and checks the contract", arguments = {POLICY}, run = function(context, o)
       if o.live then return live(context, o) end
       return check(context, o.what)
     end},
-    {name = "replay", doc = "decides everything in a journal again", run = replay,
+    {name = "replay", doc = "repeats the decisions of a journal", run = replay,
      arguments = {any("POLICY", "another one to decide with")}},
     {name = "timeline", doc = "each decision: observed, proposed, applied, reason", schema = "tide.decision/1",
      arguments = {any("POLICY", "what would it have proposed?")}, run = timeline},
     {name = "list", doc = "the seats of an active run",
      arguments = {any("KIND", "of these policies alone")}, run = live},
     {name = "swap", doc = "puts a policy into its seat", arguments = {POLICY}, run = live},
-    {name = "shadow", doc = "lets it propose beside the one in the seat", arguments = {POLICY}, run = live},
-    {name = "report", doc = "what a shadow, a canary or a guard has found", arguments = {KIND}, run = live},
-    {name = "rollback", doc = "brings back the policy before", arguments = {KIND}, run = live},
-    {name = "history", doc = "which policies a seat has had", arguments = {KIND}, run = live},
-    {name = "why", doc = "what policies have said about things",
+    {name = "shadow", doc = "runs it beside the live policy, without effect", arguments = {POLICY}, run = live},
+    {name = "report", doc = "results of a shadow, a canary or a guard", arguments = {KIND}, run = live},
+    {name = "rollback", doc = "returns to the previous policy", arguments = {KIND}, run = live},
+    {name = "history", doc = "former policies of a seat", arguments = {KIND}, run = live},
+    {name = "why", doc = "reasons of the last plans",
      arguments = {any("THING", "what is to be explained")}, run = live},
   },
   schema = "tide.policy/1",
@@ -333,13 +335,13 @@ return {
     {name = "scope", type = "string", value = "NAME", doc = "the seat's job or table, if there are several"},
     {name = "set", type = "string", value = "NAME=X", repeated = true, of = "swap, shadow",
      doc = "a parameter of the policy"},
-    {name = "live", of = "check", doc = "on the recorded views of the active run"},
+    {name = "live", of = "check", doc = "check on the recorded views of the active run"},
     {name = "force", of = "swap", doc = "also a policy that was rolled back"},
     {name = "latest", of = "rollback", doc = "with the state exported last instead of the one at the swap"},
     {name = "for", of = "shadow", type = "duration", doc = "how long it runs (default 10m)"},
     {name = "canary", of = "swap", type = "string", value = "PART",
      doc = "in a part first: nodes=n1,n2, workers=1,2, tables=w, jobs=mf or fraction=0.2; requires a guard"},
-    {name = "guard", of = "swap", type = "string", value = "METRIC", doc = "roll back when this gets worse"},
+    {name = "guard", of = "swap", type = "string", value = "METRIC", doc = "metric that triggers a rollback"},
     {name = "drop", of = "swap", type = "number", value = "SHARE", doc = "it may drop by this share of what it was"},
     {name = "rise", of = "swap", type = "number", value = "SHARE", doc = "it may rise by this share of what it was"},
     {name = "within", of = "swap", type = "duration", doc = "the guard's window (default 60s)"},

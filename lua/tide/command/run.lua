@@ -37,7 +37,7 @@ return {
     {name = "slots", type = "integer", min = 1, value = "N",
      doc = "with --cluster: worker slots of a run (default: the job's `workers`, else all that are free)"},
     {name = "memory", type = "size", value = "SIZE",
-     doc = "what the tables of a run may take on each node (at least 1MiB; default: the job's `memory`, else any)"},
+     doc = "memory cap of a run's tables on each node (at least 1MiB; default: the job's `memory`, else none)"},
     {name = "keep", doc = "with --cluster: its tables stay when the run is closed; `tide table drop` removes them"},
     limit_options[1], limit_options[2], limit_options[3], limit_options[4],
     {name = "no-wait", doc = "with --cluster: fail where so many slots are not free"},
@@ -50,7 +50,7 @@ return {
     arguments.shared.silence,
     arguments.shared.limit,
     {name = "trace", type = "string", value = "FILE",
-     doc = "write what threads ran and fibers waited for there, for ui.perfetto.dev"},
+     doc = "write a trace of threads and fibers to FILE, for ui.perfetto.dev"},
     {name = "dashboard", doc = "a page about the cluster in your browser, until the script ends; prints its address"},
     {name = "interactive", short = "i", doc = "a console in the cluster when the script ends or fails"},
     arguments.shared.dry_run,
@@ -67,12 +67,12 @@ return {
     if mistake then return nil, mistake end
     if not o.cluster and (o.slots or limits or o.no_wait or o.detach or o.keep) then
       return nil, errors.new("T0107", {message = "--slots, --min, --max, --sizes, --weight, --no-wait, --keep "
-        .. "and --detach are for a cluster that runs",
+        .. "and --detach require a running cluster",
         help = "name it: --cluster C"})
     end
     if o.cluster and o.silence then
-      return nil, errors.new("T0107", {message = "--silence is the cluster's, and this one runs",
-        help = "say it where the cluster starts: tide up --silence, or tide node"})
+      return nil, errors.new("T0107", {message = "--silence is set when the cluster starts, and this one is running",
+        help = "tide up --silence TIME, or tide node --silence TIME"})
     end
     if o.detach and o.dashboard then
       return nil, errors.new("T0107", {message = "--dashboard ends with this command, and --detach ends it at once",

@@ -302,7 +302,8 @@ end
 function exports.tensorboard(context, runs)
   local to <const> = context.options.to
   if not to then
-    return nil, errors.new("T0103", {message = "--to is missing: a directory, for `tensorboard --logdir`"})
+    return nil, errors.new("T0103", {message = "--to is missing: a directory, for `tensorboard --logdir`",
+      help = "tide runs export last --format tensorboard --to board"})
   end
   local files = {}
   for _, directory in ipairs {to} do context.core.mkdir(directory) end
@@ -363,9 +364,9 @@ local RUN <const> = {name = "run", doc = "id, the beginning of one, name (the ne
 
 return {
   name = "runs",
-  brief = "what is left of runs: list, show, logs, artifacts, compare, export, note, tag, gc",
-  summary = "Works with the runs that a directory keeps in .tide/runs: lists them, shows one, lays learning curves "
-    .. "over each other, exports them, notes something about them.",
+  brief = "past runs: list, show, logs, artifacts, compare, export, note, tag, gc",
+  summary = "Works with the runs that a directory keeps in .tide/runs: lists them, shows one, compares learning "
+    .. "curves, exports them, keeps notes about them.",
   examples = {
     {"tide runs", "all of them, oldest first"},
     {"tide runs list --where 'loss < 0.9 and rank == 64' --sort loss", "those, by a param too"},
@@ -384,9 +385,9 @@ return {
     {name = "logs", doc = "its whole log, or lines of it", arguments = {RUN}, run = of_runs(logs)},
     {name = "artifacts", doc = "the files that it keeps", arguments = {RUN}, schema = "tide.artifact/1",
      run = of_runs(list_artifacts)},
-    {name = "gc", doc = "removes runs that are over, by age and size; those with the tag `keep` stay",
+    {name = "gc", doc = "removes ended runs by age and size; those with the tag `keep` stay",
      schema = "tide.gc/1", run = collect},
-    {name = "compare", doc = "learning curves over each other", schema = "tide.comparison/1",
+    {name = "compare", doc = "compares learning curves", schema = "tide.comparison/1",
      run = of_runs(compare), arguments = {{name = "runs", many = 2, doc = "the runs"}}},
     {name = "export", doc = "the reports of runs", arguments = {{name = "runs", many = 1, doc = "the runs"}},
      run = of_runs(export)},

@@ -49,7 +49,7 @@ end
 
 return {
   name = "shares",
-  brief = "who may have how much of a cluster",
+  brief = "shares and limits of persons",
   summary = "Shows the shares of persons: weights, limits, what they hold, and what they have used, which counts half "
     .. "after a half-life. `set FILE` changes them, also while runs are active. Weights and priorities count under the "
     .. "policy scheduling/fair; limits of slots, runs and memory count also without a policy.",
@@ -60,7 +60,7 @@ return {
   },
   verbs = {
     {name = "show", doc = "each person's weight, limits, slots and use", run = show},
-    {name = "set", doc = "gives the cluster what a file says", run = set,
+    {name = "set", doc = "sets the shares of a file", run = set,
      arguments = {{name = "file", doc = "Lua that returns half_life, default, groups, persons"}}},
     {name = "clear", doc = "equal shares, without limits", run = function(context)
       return change(context, nil, "all persons have equal shares, without limits")

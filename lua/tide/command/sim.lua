@@ -357,7 +357,8 @@ local function check_kind(o)
     end
   end
   if o.shrink and (o.seeds or o.check_determinism or not o.seed) then
-    return nil, errors.new("T0107", {message = "--shrink requires one --seed"})
+    return nil, errors.new("T0107", {message = "--shrink requires one --seed",
+      help = "tide sim --profile swarm --seed 4711 --shrink"})
   end
   return true
 end
@@ -418,14 +419,14 @@ return {
     {name = "nic", type = "string", value = "B", doc = "bandwidth of each node, such as 25Gbit"},
     {name = "net", type = "string", value = "FILE", doc = "Lua file that returns the network, as for sim.net"},
     {name = "calibrate", type = "string", value = "FILE",
-     doc = "measure what this run computes and write the costs there, for --costs and sim.compute"},
-    {name = "costs", type = "string", value = "FILE", doc = "what computing costs, as --calibrate wrote it"},
-    {name = "no-files", doc = "leave what the script writes on the simulated disk, as with --seeds"},
+     doc = "measure the costs of this run and write them to FILE, for --costs and sim.compute"},
+    {name = "costs", type = "string", value = "FILE", doc = "costs of computing, a file of --calibrate"},
+    {name = "no-files", doc = "keep files of the script on the simulated disk, as with --seeds"},
     {name = "nodes", type = "integer", min = 1, max = 4095, doc = "nodes, if the script does not say"},
     {name = "workers", short = "w", type = "integer", min = 1, max = 256,
      doc = "workers of each node, if the script does not say"},
     {name = "trace", type = "string", value = "FILE",
-     doc = "write what nodes ran and fibers waited for there, in virtual time, for ui.perfetto.dev"},
+     doc = "write a trace of nodes and fibers, in virtual time, to FILE, for ui.perfetto.dev"},
     {name = "trace-events", type = "string", value = "FILE", doc = "write every 4,096th event and hash there"},
     {name = "trace-first", type = "integer", min = 0, doc = "with --trace-events: all events from this one ..."},
     {name = "trace-last", type = "integer", min = 0, doc = "... to this one"},

@@ -119,7 +119,8 @@ local function name_of(path) return path:match "[^/]*$" end
 function command.run(context)
   local o <const> = context.options
   if #o.workload == 0 then
-    return nil, errors.new("T0103", {message = "`tide sim jobs`: a workload is missing"})
+    return nil, errors.new("T0103", {message = "`tide sim jobs`: a workload is missing",
+      help = "tide sim jobs workload.csv --profiles DIR"})
   end
   local folder, resize, params, err = o.profiles, nil, nil, nil
   if not folder then folder, err = find_profiles(o.workload[1]) end

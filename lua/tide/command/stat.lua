@@ -74,8 +74,8 @@ end
 
 return {
   name = "stat",
-  brief = "what a cluster does, a line a second",
-  summary = "Prints what a running cluster does, a line a second, until interrupted.",
+  brief = "load of a cluster, a line a second",
+  summary = "Prints the load of a running cluster, a line a second, until interrupted.",
   examples = {
     {"tide stat", "the one cluster that runs"},
     {"tide stat --every 10s --count 6", "six lines in a minute"},

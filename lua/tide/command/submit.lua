@@ -6,8 +6,8 @@ local text = require "tide.text"
 return {
   name = "submit",
   brief = "run a script on a cluster, in a process that stays",
-  summary = "Starts a script on a running cluster in a process of its own, and returns when the cluster knows the run. "
-    .. "`tide jobs` and `tide job` see and steer it.",
+  summary = "Starts a script on a running cluster in a process of its own, and returns when the cluster has registered "
+    .. "the run. `tide jobs` and `tide job` show and control it.",
   examples = {
     {"tide submit mf.lua --rank 64", "as the script says, on all slots that are free"},
     {"tide submit --min 1 --max 8 mf.lua", "as many as the cluster's scheduling policy gives it, 1 to 8"},
@@ -24,7 +24,7 @@ return {
     {name = "priority", type = "integer", value = "N",
      doc = "its place among the runs of its person that wait: higher ones first (default 0)"},
     {name = "memory", type = "size", value = "SIZE",
-     doc = "what its tables may take on each node (at least 1MiB; default: the job's `memory`, else any)"},
+     doc = "memory cap of its tables on each node (at least 1MiB; default: the job's `memory`, else none)"},
     {name = "keep", doc = "its tables stay when the run is closed; `tide table drop` removes them"},
     {name = "grace", type = "duration", value = "TIME",
      doc = "when its host gets a SIGTERM: workers that have not come to a report then are ended (default 30s)"},

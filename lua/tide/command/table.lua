@@ -67,7 +67,7 @@ end
 -- `tide table export NAME --dir ckpt --since 3 --out patch.safetensors`: from files, without a cluster.
 local function export(context, o)
   if not o.dir or not o.out then
-    return nil, errors.new("T0105", {message = "where from, and where to?",
+    return nil, errors.new("T0105", {message = "`tide table export` requires --dir and --out",
       help = "tide table export rows --dir ckpt --since 3 --out patch.safetensors"})
   end
   if not o.out:find "%.safetensors$" then
@@ -99,7 +99,7 @@ local function show(context, o)
   table.sort(parts, function(a, b) return a.node < b.node end)
   local s <const> = table_show.staleness(parts)
   if o.chart and not s then
-    return nil, errors.new("T0117", ("table `%s` is sequential: there are no ages to draw"):format(o.table))
+    return nil, errors.new("T0117", ("table `%s` is sequential and has no staleness to draw"):format(o.table))
   end
   if o.chart then
     local written, problem = staleness.write(o.chart, {{name = o.table, staleness = s}})
@@ -131,7 +131,7 @@ end
 
 return {
   name = "table",
-  brief = "one table: locality, moves, hot keys, what its workers saw and waited for",
+  brief = "one table: locality, relocations, hot keys, staleness, waits",
   summary = "Shows one table of a cluster: how it is used on each node, rows that move and how long they take, the "
     .. "hottest keys and whose workers access them (estimated from 1 access in 64, older ones counting less); if it "
     .. "has clocks, how old the rows were that each worker read, how long it waited, and what was sent for what "

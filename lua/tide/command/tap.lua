@@ -5,8 +5,8 @@ local why = require "tide.show.why"
 
 return {
   name = "tap",
-  brief = "messages that come to an actor, as they come",
-  summary = "Shows messages that come to an actor of a running cluster, a few a second, until interrupted.",
+  brief = "messages that enter an actor's mailbox",
+  summary = "Shows messages that enter the mailbox of an actor, a few a second, until interrupted.",
   examples = {
     {"tide tap n1/store", "what other nodes ask of n1's rows"},
     {"tide tap n1/store --match 'bytes > 100000'", "only large ones"},

@@ -7,16 +7,16 @@ local FOR_S <const> = 5
 
 return {
   name = "trace",
-  brief = "record what threads run and fibers wait for",
+  brief = "record threads and fibers of a cluster",
   summary = "Records what the threads and fibers of a running cluster do, and writes it for ui.perfetto.dev.",
   examples = {
     {"tide trace out.json", "five seconds"},
     {"tide trace out.json --for 30s", "thirty"},
   },
-  arguments = {{name = "file", doc = "JSON in the Chrome trace format; what is there is replaced"}},
+  arguments = {{name = "file", doc = "JSON in the Chrome trace format; an existing file is replaced"}},
   options = {
     arguments.shared.cluster,
-    {name = "for", type = "duration", value = "TIME", doc = "so long (default 5s)"},
+    {name = "for", type = "duration", value = "TIME", doc = "duration (default 5s)"},
   },
   schema = "tide.trace/1",
   run = function(context)

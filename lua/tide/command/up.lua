@@ -42,7 +42,7 @@ return {
     arguments.shared.limit,
     {name = "cluster", config = "cluster", type = "string", value = "C",
      doc = "name of the new cluster (default $TIDE_CLUSTER or `local`)"},
-    {name = "dry-run", doc = "say what would happen and do nothing (-n is --nodes here)"},
+    {name = "dry-run", doc = "print the effect and do nothing (-n is --nodes here)"},
   },
   schema = "tide.up/1",
   run = function(context)
@@ -50,11 +50,11 @@ return {
     local name <const> = o.name or o.cluster or "local"
     local nodes <const>, workers <const> = o.nodes or 2, o.workers or 1
     if o.controllers == 4 then
-      return nil, errors.new("T0107", {message = "--controllers is 3 or 5", help = "4 survive no more losses than 3"})
+      return nil, errors.new("T0107", {message = "--controllers is 3 or 5: 4 survive no more losses than 3"})
     end
     if o.state and not o.controllers then
       return nil, errors.new("T0107", {
-        message = "--state is for several controllers", help = "say --controllers 3 too"})
+        message = "--state requires several controllers", help = "add --controllers 3"})
     end
     if o.dry_run then
       if context.json then

@@ -52,12 +52,12 @@ return {
   arguments = {{name = "actor", optional = true, doc = "NODE/NAME, NODE/TYPE or an address"}},
   options = {
     arguments.shared.cluster,
-    {name = "for", type = "duration", doc = "how long the runs are looked at (default 2s)"},
+    {name = "for", type = "duration", doc = "time between the two samples (default 2s)"},
   },
   schema = "tide.finding/1",
   run = function(context)
     if context.options.actor and context.options["for"] then
-      return nil, errors.new("T0105", {message = "--for is for runs, not for an actor"})
+      return nil, errors.new("T0105", {message = "--for applies to runs and not to an actor"})
     end
     return cluster_view.attached(context, function(client)
       if not context.options.actor then return runs(context) end
