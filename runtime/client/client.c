@@ -1,6 +1,6 @@
 /*
- * A client's life, the library's thread, and waiting. The thread beats, redials and judges deadlines; whoever waits
- * reads.
+ * A client's life, the library's thread, and waiting. The thread beats, redials and judges deadlines; a caller that
+ * waits reads.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -759,7 +759,7 @@ void tide_client_close(struct tide_client *c) {
     if (!c) {
         return;
     }
-    struct tide_error_slot slot = {0}; /* whoever closes after an error reads that */
+    struct tide_error_slot slot = {0}; /* a caller that closes after an error reads that error */
     struct tide_error_slot *previous = tide__error_slot_swap(&slot);
     if (client_check(c) != 0) {
         abandon(c);

@@ -276,7 +276,7 @@ int client_dial(struct connection *k, const char *endpoint, bool joins, uint64_t
     return rc;
 }
 
-/* In a child that was forked nothing may be said: the socket is the parent's too. */
+/* A forked child may send nothing: the parent shares the socket. */
 void client_hang_up(struct connection *k) {
     if (k->fd >= 0 && k->up && client_check(k->client) == 0) {
         static const uint8_t goodbye[] = {0x91, VERB_GOODBYE};

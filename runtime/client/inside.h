@@ -30,7 +30,7 @@
 
 enum {
     CONNECTIONS_MAX = 16,
-    MEMBERS_MAX = 256, /* members that it knows by name and endpoint */
+    MEMBERS_MAX = 256, /* members with name and endpoint */
     CALLS = 1024,      /* buckets of unanswered parts */
     PART_BYTES = 192 << 10,
     INPUT_BYTES = 256 << 10,
@@ -76,7 +76,7 @@ struct tide_client_op {
     bool done, reported, blocking;
     int code;
     char *text;    /* of an error; NULL */
-    char *refusal; /* why the node last said that it is busy; NULL */
+    char *refusal; /* reason of the node's last EBUSY, or NULL */
     uint32_t retry_after_ms;
     uint64_t deadline, to;           /* `to`: of calls; 0: rows of the gateway */
     struct tide_client_table *table; /* of rows */
@@ -99,7 +99,7 @@ struct tide_client_table {
     /* map.c */
     struct client_map *map; /* NULL: not known yet */
     bool map_wanted;
-    uint64_t map_at; /* not asked for before */
+    uint64_t map_at; /* no request before that time */
 };
 
 struct connection {
@@ -221,7 +221,7 @@ struct client_cut {
     struct client_piece *pieces; /* NULL: in the order of the keys, each as large as may be */
     uint32_t *order;             /* NULL: the order of the keys */
 };
-/* Cuts keys into pieces of up to `each`, by their homes where the map knows them. Without the lock. */
+/* Cuts keys into pieces of up to `each`, by their homes in the map. Without the lock. */
 int client_cut(struct tide_client_table *t, enum op_kind kind, const uint64_t *keys, size_t count, size_t each,
                struct client_cut *out);
 struct client_piece client_piece_at(const struct client_cut *cut, size_t i, size_t count, size_t each);

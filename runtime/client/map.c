@@ -1,6 +1,6 @@
 /*
  * Slot maps: which node is home of which keys. A client that has a table's map sends keys straight to their homes,
- * which saves a hop; what the map does not serve goes by the gateway, which finds the rows whatever has moved. A map is
+ * which saves a hop; other operations go by the gateway, which finds all rows. A map is
  * a hint: a home that has given a slot away redirects, and does nothing of the request (store/client/rows.h). The
  * client then asks the gateway for the map anew, as it does when a home is no member any more.
  */
@@ -56,7 +56,7 @@ static void ask(struct tide_client_table *t) {
     }
 }
 
-/* Under the lock: asks for the maps that are wanted and have not been asked for lately. */
+/* Under the lock: requests maps that are needed and were not requested lately. */
 void client_maps_ask(struct tide_client *c) {
     const uint64_t now = client_now(c);
     c->maps_wanted = false;

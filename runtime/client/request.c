@@ -266,7 +266,7 @@ static bool number_push(struct tide_client *c, struct part *p) {
     return true;
 }
 
-/* Of a push that has left before, the node that had it: that one alone knows whether it was applied. */
+/* Of a push that has left before, the node that had it: only that node has a record of it. */
 static struct connection *connection_of(struct tide_client *c, struct part *p) {
     const struct tide_client_op *op = p->op;
     if (op->to != 0) {

@@ -1,5 +1,5 @@
 /*
- * What happened in the cluster, as it happens: events that its nodes saw, and lines of their logs. A stream asks the
+ * Streams: events that nodes of the cluster observe, and lines of their logs. A stream asks the
  * agent of each node for what lies behind the number that it has had, a few times a second. Nothing is kept on the
  * nodes for a stream: one that reads too late misses what they have forgotten.
  */
@@ -13,9 +13,9 @@ enum { NODES_MAX = CONNECTIONS_MAX - 2, TOLD = 256, ROUND_MS = 200, SAME_S = 10 
 struct source {
     uint16_t id;
     uint64_t incarnation;
-    uint64_t after; /* number of the last line it told */
+    uint64_t after; /* number of the last line received */
     uint64_t agent; /* address; 0: to be found */
-    bool seen;      /* it has told its newest number */
+    bool seen;      /* its newest number was received */
 };
 
 /* Several nodes see one event: the same text, at nearly the same time, of another node. */
@@ -93,7 +93,7 @@ static void look_at_nodes(struct tide_client_stream *s) {
     s->source_count = count;
 }
 
-/* ---- what a node told ---- */
+/* ---- answers of nodes ---- */
 
 static bool was_told(struct tide_client_stream *s, const struct tide_client_line *line, uint16_t node) {
     const uint64_t text = tide_hash(line->text, strlen(line->text), 0);

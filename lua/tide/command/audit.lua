@@ -1,4 +1,4 @@
--- `tide audit`: what was asked of a cluster's nodes on this machine, and whether the record of it is whole.
+-- `tide audit`: the records of requests to a cluster's nodes on this machine, and their verification.
 local arguments = require "tide.cli.arguments"
 local audit = require "tide.cluster.audit"
 local errors = require "tide.errors"

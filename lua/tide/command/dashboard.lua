@@ -1,4 +1,4 @@
--- `tide dashboard`: a page about a running cluster, for whoever started it.
+-- `tide dashboard`: a page about a running cluster, for the user who started it.
 local arguments = require "tide.cli.arguments"
 local cluster_view = require "tide.cluster.view"
 local errors = require "tide.errors"

@@ -1,4 +1,4 @@
--- `tide drain`: lets a node leave in order, and waits until it has.
+-- `tide drain`: requests the orderly leave of a node and waits for its end.
 local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
 local text = require "tide.text"

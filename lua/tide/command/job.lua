@@ -74,7 +74,7 @@ local INSIDE <const> = "tide.command.job.inside"
 -- What changes something.
 local function ask(request) return client.run(INSIDE, request) end
 
--- What changes nothing, and is asked again of a client that lost its session meanwhile.
+-- A request that changes nothing, and is repeated after a lost session.
 local function look(request) return client.look(INSIDE, request) end
 
 -- "eps=0.05" as words by name.
@@ -224,7 +224,7 @@ local function forecast(context, o)
   return 0
 end
 
--- What the scheduling policy said about it last.
+-- The reason of the last scheduling decision.
 local function why(context, o)
   local row, err = look {op = "get", name = o.name}
   if not row then return nil, err end
@@ -241,7 +241,7 @@ local function why(context, o)
   return context:tell({name = row.name, why = said}, ("%s: %s"):format(text.clean(row.name), said))
 end
 
--- A method of the run, and what is said when it is done.
+-- A method of the run, and the message of its success.
 local function verb(context, o, said, method, ...)
   local answer, err = ask {method = method, name = o.name, arguments = {...}, count = select("#", ...)}
   if not answer then return nil, err end
@@ -291,7 +291,7 @@ local function list_artifacts(context, o)
   return list_of(context, answer.ok, o.name)
 end
 
--- A file that the run keeps comes here whole, or not at all.
+-- Copies a file of the run, atomically.
 local function fetch(context, o)
   local list <const>, err = look {method = "artifacts", name = o.name}
   if not list then return nil, err end
@@ -364,7 +364,7 @@ local row <const> = {
   examples = {
     {"tide job show mf-1", "state, slots, params"},
     {"tide job set mf-1 eps=0.05", "from the next report on"},
-    {"tide job pause mf-1 --release", "its slots go to others; `resume` takes it on"},
+    {"tide job pause mf-1 --release", "other runs get its slots until `resume`"},
     {"tide job resume mf-1", "of one that has failed or was stopped: a new run from its newest checkpoint"},
     {"tide job stop mf-1 --within 30s", "at its next report, by force if that does not come"},
     {"tide job workers mf-1 4", "four workers from now on"},

@@ -46,7 +46,7 @@ return {
   summary = "Makes the certificates of nodes and people for clusters on several machines.",
   examples = {
     {"tide keys init lab", "an authority, keys for nodes, keys for you: below keys/lab"},
-    {"tide keys issue --role read --name alice", "keys for a person who may look, for 30 days"},
+    {"tide keys issue --role read --name alice", "keys with the right to read, for 30 days"},
     {"tide keys issue --role node --name n3", "keys that only the node n3 can use"},
     {"tide keys revoke 5f0c1d2e3a4b5968", "take them back"},
     {"tide keys show", "what was issued"},

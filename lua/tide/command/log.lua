@@ -28,7 +28,7 @@ local function wanted(context)
   return {level = o.level, node = o.node, since = o.since and context.core.wall() - o.since}
 end
 
--- The newest of them, if so many are asked for.
+-- The newest of them, limited by --last.
 local function newest(context, lines)
   local most <const> = context.options.last
   return most and table.move(lines, math.max(1, #lines - most + 1), #lines, 1, {}) or lines

@@ -1,4 +1,4 @@
--- `tide metrics`: what a cluster counts, for Prometheus and whoever reads its formats.
+-- `tide metrics`: metrics of a cluster in the formats of Prometheus.
 local arguments = require "tide.cli.arguments"
 local cluster_view = require "tide.cluster.view"
 local collect = require "tide.cluster.collect"
@@ -15,7 +15,7 @@ local function text_of(context, snapshot, format)
   return metrics.text(list, format)
 end
 
--- To the file, which is replaced as a whole: whoever reads it never sees a half.
+-- Replaces the file atomically.
 local function put(context, text, path)
   if not path then
     context.write_out(text)

@@ -31,7 +31,7 @@ return {
   summary = "Gives slots of a table to a node of a running cluster, while workers continue; waits for their arrival.",
   examples = {
     {"tide move mf.rows 0-1023 n3", "a quarter of the table goes to n3"},
-    {"tide move mf.rows 7,9 n1 --dry-run", "only says what would be asked for"},
+    {"tide move mf.rows 7,9 n1 --dry-run", "prints the request only"},
   },
   arguments = {
     {name = "table", doc = "name of the table, as `tide tables` shows it"},

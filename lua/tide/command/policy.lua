@@ -298,7 +298,7 @@ return {
     .. "shadow, report, rollback, history, why), and the journal of one (replay, timeline).",
   examples = {
     {"tide policy new batching > mine.lua", "a skeleton with comments"},
-    {"tide policy swap scheduling/goodput --set p=-2", "who gets how many slots of the cluster"},
+    {"tide policy swap scheduling/goodput --set p=-2", "a scheduling policy of the cluster, with a parameter"},
     {"tide policy check mine.lua", "does it load and keep the contract?"},
     {"tide policy swap mine.lua --guard examples_per_s --drop 0.1", "into the active run, with a guard"},
     {"tide policy swap mine.lua --canary nodes=n1 --guard compute_s --rise 0.1", "first where it does little harm"},

@@ -1,4 +1,4 @@
--- `tide shares [set FILE|clear]`: who may have how much of a cluster.
+-- `tide shares [set FILE|clear]`: shares and limits of persons.
 local arguments = require "tide.cli.arguments"
 local client = require "tide.cluster.client"
 local errors = require "tide.errors"
@@ -31,7 +31,7 @@ local function show(context)
   return 0
 end
 
--- Gives the cluster what a file says; nil: the shares go.
+-- Sets the shares of a file; nil: removes them.
 local function change(context, given, said)
   local answer <const>, err = client.run(INSIDE, {op = "shares.set", shares = given})
   if not answer then return nil, err end

@@ -131,7 +131,7 @@ local function write_costs(context, path)
   return true
 end
 
----Leaves what the script wrote where it said: files of the driver's disk, but for those of runs.
+---Writes the script's files of the driver's simulated disk to the real one, except those of runs.
 ---@return true|nil, tide.error? err
 local function leave_files(context)
   local files <const> = context.core.sim_files "driver"
@@ -213,7 +213,7 @@ local function start(context, seed, more)
   return {seed = seed, pipe = io.popen(table.concat(words, " ") .. " </dev/null 2>&1", "r")}
 end
 
----@return table {seed, exit, report = the run's last record, lines = what it said before}
+---@return table {seed, exit, report = the run's last record, lines = its output before that}
 local function collect(run)
   local report
   local lines = {}

@@ -33,7 +33,7 @@ local function totals(view, now)
   return t
 end
 
--- Counters fall when a node or an actor goes: that is no negative rate.
+-- Counters fall when a node or an actor ends, which is no negative rate.
 local function rates(now, before)
   local seconds <const> = before and now.at - before.at or 0
   local function rate(key)

@@ -9,7 +9,7 @@ return {
   summary = "Starts a script on a running cluster in a process of its own, and returns when the cluster has registered "
     .. "the run. `tide jobs` and `tide job` show and control it.",
   examples = {
-    {"tide submit mf.lua --rank 64", "as the script says, on all slots that are free"},
+    {"tide submit mf.lua --rank 64", "workers as the script declares, else all free slots"},
     {"tide submit --min 1 --max 8 mf.lua", "as many as the cluster's scheduling policy gives it, 1 to 8"},
     {"tide submit --slots 4 mf.lua", "on four worker slots; it waits until they are free"},
   },

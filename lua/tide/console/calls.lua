@@ -48,7 +48,7 @@ local function ask(member)
           error = err and errors.to_data(errors.from(err))}
 end
 
--- Everything the agents tell, all asked at one time.
+-- Collects the answers of all agents, requested concurrently.
 local function view()
   local rows <const> = ask_all(require("tide.cluster.members").listed(), function(member)
     return member.state == "up" and ask(member) or {name = member.name, id = member.id, state = member.state}
@@ -71,7 +71,7 @@ local function picked(rows, fields)
   return out
 end
 
--- Numbers first, the greatest before the others; who lacks the field is last.
+-- Numbers first, in falling order; records without the field are last.
 local function sorted(rows, field)
   local RANK <const> = {number = 1, ["nil"] = 3}
   table.sort(rows, function(a, b)
@@ -176,7 +176,7 @@ end
 
 ---What happened: nodes, controllers, slots that moved, runs, policies, checkpoints; oldest first.
 ---@param o? {last?: string|number, kind?: string, limit?: integer} last: at most so long ago; kind: "node", "policy"
----@return table[] rows at, kind, node (who saw it first), text
+---@return table[] rows at, kind, node (its first observer), text
 function calls.events(o)
   o = options.checked(o, {"last", "kind", "limit"}, "events")
   local since <const> = o.last and core.wall() - options.seconds(o.last, "events") or 0
@@ -371,7 +371,7 @@ function calls.tap(actor, o)
     allow = session.allow, load = session.load}, actor, address_of(actor), o)
 end
 
----Evaluates a function, and says what it took.
+---Evaluates a function and measures its time.
 ---@param f function
 ---@return any ... what the function gives
 function calls.time(f)
@@ -401,7 +401,7 @@ end
 ---Makes a node slow, to see what that does to a run; without options it is as fast as before.
 ---@param node string its name
 ---@param o? {cpu?: number|string, serve?: number|string} cpu: the share of one core that its process gets, 0.3 or
----  "30%"; serve: what each key that it serves to other nodes takes it longer, "100us"
+---  "30%"; serve: a delay of each key that it serves to other nodes, "100us"
 function calls.slow(node, o)
   o = options.checked(o, {"cpu", "serve"}, "slow")
   local member

@@ -1,4 +1,4 @@
--- The client's end of a console: finds a node, opens a session there, sends lines, receives what comes of them.
+-- The client's end of a console: finds a node, opens a session there, sends lines, receives results.
 --
 -- Lives in an actor of the client process. A client looks for a lost session for 30 s by its id: a node that still has
 -- the session resumes it, and no request is evaluated twice.

@@ -5,7 +5,7 @@ local units = require "tide.units"
 
 local options = {}
 
----Refuses what is no option of a call, before anything is asked. Raises at the caller of the call.
+---Rejects unknown options of a call before any request. Raises at the caller of the call.
 ---@param o table?
 ---@param known string[]
 ---@param name string of the call

@@ -1,4 +1,4 @@
--- The prompt: reads lines and blocks, evaluates them through a client, draws what comes back.
+-- The prompt: reads lines and blocks, evaluates them through a client, draws the results.
 --
 -- A block is complete when it compiles, as an expression or as a chunk; one whose only fault is that it ends too soon
 -- asks for more, and two empty lines give it up. Lines that begin with \ are the prompt's own.
@@ -78,7 +78,7 @@ end
 
 ---- evaluating ----------------------------------------------------------------------------------------------------
 
--- A local of one line is gone in the next: said once, where it bites first.
+-- A local of one line does not exist in the next: a hint, printed once.
 function prompt:hint_locals(block, result)
   for name in block:gmatch "local%s+([%a_][%w_]*)" do self.locals[name] = true end
   local message <const> = result.error and result.error.message or ""

@@ -37,13 +37,13 @@ local PLAIN <const> = words([[assert error ipairs next pairs pcall rawequal rawg
   tonumber tostring type xpcall _VERSION math string table utf8 coroutine]], true, {})
 local OS <const> = {"clock", "date", "difftime", "time"}
 
--- What a run's handle does, and what it takes.
+-- The methods of a run's handle, and the roles that they require.
 local RUN <const> = {refresh = "read", wait = "read", log = "read", pause = "operate", resume = "operate",
   set = "operate", set_workers = "operate", stop = "operate", cancel = "operate"}
 
 -- What the handle of a table shows below admin.
 local HANDLE <const> = {"pull", "where", "stats", "homes", "health", "rate", "consistency"}
--- Of these, what takes another role where it is given a value to set.
+-- Of these, methods that require another role with a value to set.
 local SETS <const> = {rate = "operate", consistency = "operate"}
 
 ---@param role any
@@ -55,7 +55,7 @@ function roles.is(role) return RANK[role] ~= nil end
 ---@return boolean
 function roles.may(role, needed) return RANK[role] >= RANK[needed] end
 
----@param name string of what was asked for
+---@param name string the requested name
 ---@param needed string
 ---@param role string
 ---@return tide.error

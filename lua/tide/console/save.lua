@@ -1,4 +1,4 @@
--- Values as files on the disk of whoever is at the prompt: CSV of records, rows and tensors; JSON.
+-- Values as files on the disk of the prompt's machine: CSV of records, rows and tensors; JSON.
 --
 -- The node writes the text in pieces, the client appends them. A file is new: nothing that exists is written over.
 local csv = require "tide.csv"
@@ -121,7 +121,7 @@ end
 
 local QUOTES <const> = {{'"', '"'}, {"'", "'"}, {"[[", "]]"}}
 
----Whether a line that was typed here names a file: as a whole word in quotes. What a node asks for is not believed.
+---Whether a line that was typed here names a file: as a whole word in quotes. A node's request alone is not trusted.
 ---@param line? string
 ---@param path any
 ---@return boolean

@@ -1,6 +1,6 @@
 -- A console's session on one node: an actor with a Lua state of its own, in which lines are evaluated.
 --
--- The main fiber only receives messages, so that it always hears a cancel; every evaluation runs on a fiber that can be
+-- The main fiber only receives messages, so that a cancel always arrives; every evaluation runs on a fiber that can be
 -- ended at any instruction (lua/host/actor/console.c), and a second fiber waits for it and tells the client. The
 -- session that the client talks to also asks the sessions of other nodes when a line has targets, and merges their
 -- answers.
@@ -128,7 +128,7 @@ function session.live(line)
   end
 end
 
----What asks the person: the client's answer to a question, or to a file's name.
+---Asks the user at the prompt: the client's answer to a question, or to a file's name.
 ---@param request table {op = "console.file", path=}
 ---@return table? answer
 ---@return table? err
@@ -211,7 +211,7 @@ local function outcome(record, fiber, evaluation, seconds)
     local err <const> = results[2]
     local waited <const> = type(err) == "table" and err.name == "ETIMEDOUT"
     local runs <const> = core.evaluation(evaluation).fibers > 0
-    -- It may have ended just now: then the next look tells how.
+    -- It may have ended just now; then the next look has its result.
     if not waited or not runs and ended then return nil, err end
     ended = not runs
     if deadline and core.now() >= deadline and not told then
@@ -384,7 +384,7 @@ local function finish(record, result)
   if record.client then core.send(record.client, result) end
 end
 
--- Forgets results that were delivered, but for the newest, which a client that comes back asks for.
+-- Drops delivered results except the newest ones, which a reconnected client may request.
 local function trim()
   local done = {}
   for _, record in pairs(state.records) do
@@ -510,7 +510,7 @@ function session.kill(id)
   return true
 end
 
--- From the agent: one more client has shown that it knows this session.
+-- From the agent: another client has presented the id of this session.
 ops["console.owner"] = function(request, message)
   if node_of(message.from) == node_of(core.self()) then
     state.owners[node_of(request.from)] = true
@@ -545,7 +545,7 @@ local served <const> = service.new {
 }
 
 ---Body of the actor. Ends after `close` when no evaluation is active, or after ten minutes without a client.
----@param a {session: string, role: string, owner: string} owner: an actor of who opened it
+---@param a {session: string, role: string, owner: string} owner: an actor of the opener
 function session.main(a)
   state.id, state.role = a.session, a.role
   state.owners = {[node_of(a.owner)] = true}

@@ -117,7 +117,7 @@ local function opened(beside, address, rate)
   end
 end
 
----How long messages wait for an actor before it takes them, for a while.
+---Samples how long messages wait in an actor's mailbox.
 ---@param host table beside(address) -> the session on the actor's node
 ---@param address string
 ---@param seconds number

@@ -37,7 +37,7 @@ end
 ---@return boolean
 function targets.serves(member) return (member.workers or 0) > 0 or member.store or false end
 
----Asks all agents at one time; what a controller in a process of its own knows, that too.
+---Requests all agents concurrently, and a controller in a process of its own.
 ---@param request table
 ---@return table answers node name -> answer
 function targets.ask_all(request)
