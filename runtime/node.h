@@ -1,6 +1,6 @@
 /* What stands on a node's net: the store in libtide (node_store.c), nothing in libtide-actor (node_alone.c). */
-#ifndef TIDE_NODE_H
-#define TIDE_NODE_H
+#ifndef TIDE_RUNTIME_NODE_H
+#define TIDE_RUNTIME_NODE_H
 
 #include "actor/node.h"
 #include "tide/actor.h"

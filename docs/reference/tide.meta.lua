@@ -185,7 +185,7 @@ local tide_job = {}
 ---@field suspends boolean|nil it was asked to leave together with all others
 ---@field clocks integer intervals ended so far; not 0 at the start of a resumed run
 ---@field passes integer passes over the data in chunks that are complete; not 0 at the start of a resumed run
----@field state table what the worker wants to find again when the run is resumed: numbers, strings, tables of them
+---@field state table what the worker keeps for a resumed run: numbers, strings, tables of them
 local tide_worker = {}
 
 ---Meets with all other workers: then they can send each other typed arrays, see tide.peers. Called again, it makes a
@@ -926,7 +926,7 @@ function tide_table_handle:stats() end
 ---@return integer total accesses to all keys
 function tide_table_handle:hottest(n) end
 
----Prints what all nodes know of it.
+---Prints its state on all nodes.
 ---@param o? {chart?: string} chart: a file for an SVG
 function tide_table_handle:show(o) end
 
@@ -1225,7 +1225,7 @@ function tide_tensor:map(expression, values) end
 local tide_data_module = {}
 
 ---Data that a function of the script's own reads, when something of it is first asked for. It returns a table with
----`parts`, tensors with one example a row by name, and whatever fields workers want to find in `w.data`; or nil and an
+---`parts`, tensors with one example a row by name, and any other fields that workers read from `w.data`; or nil and an
 ---error. Parts are cut and shuffled as those of files: each worker reads all and keeps its own piece. nn.job takes
 ---parts "train.x", "train.y", "test.x", "test.y".
 ---@param reader fun(): table|nil, table? {parts = {train = tensor}, count =, note =}, or nil and an error

@@ -25,10 +25,17 @@ mkdocs=$(command -v /usr/bin/mkdocs || command -v mkdocs)
 "$mkdocs" build --quiet --strict --config-file "$out/mkdocs.yml"
 # The search index as a script: pages that are opened as files may fetch nothing.
 python3 - "$out/site" <<'PY'
+import glob
 import json
+import re
 import shutil
 import sys
 site = sys.argv[1]
+for path in glob.glob(f"{site}/**/*.html", recursive=True):  # a bar of code in a table's cell is written \|
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(re.sub(r"<code>[^<]*</code>", lambda code: code[0].replace("\\|", "|"), text))
 with open(f"{site}/search/search_index.json", encoding="utf-8") as file:
     sections = json.load(file)["docs"]
 titles = {section["location"]: section["title"] for section in sections if "#" not in section["location"]}

@@ -87,7 +87,7 @@ local tide = require "tide"
 tide.main(function() print "two" end)     --> one
 ```
 ```lua
-error "three"
+require "tide".main(function() error "three" end)
 ```
 <!-- run by tests/nowhere.sh -->
 ```lua
@@ -104,7 +104,7 @@ FOUND = ("no line `one`", "three", "there is no tests/nowhere.sh", "no line `fou
 def check_blocks(copy, tide):
     """Problems of the check of blocks with a page of wrong ones, and with the same page without them."""
     page, problems = "docs/guides/planted.md", []
-    right = BLOCKS.replace("--> one", "--> two").replace('error "three"', "").replace("nowhere.sh", "package.sh")
+    right = BLOCKS.replace("--> one", "--> two").replace('error "three"', 'print "three"').replace("nowhere.sh", "package.sh")
     for text, code in ((BLOCKS, 1), (right.replace("four", "five").replace("$ false", "$ true"), 0)):
         with open(f"{copy}/{page}", "w", encoding="utf-8") as file:
             file.write(text)
