@@ -137,6 +137,7 @@ void tide__real_executor_stop(struct tide_executor *executor);
 /* real_file.c */
 int tide__real_file_open(struct tide_port *port, const char *path, int flags, struct tide_file **out);
 ssize_t tide__real_file_read(struct tide_file *file, void *data, size_t size, uint64_t offset);
+int tide__real_file_descriptor(const struct tide_file *file);
 int tide__real_file_write(struct tide_file *file, const void *data, size_t size, uint64_t offset);
 int tide__real_file_sync(struct tide_file *file);
 void tide__real_file_close(struct tide_file *file);

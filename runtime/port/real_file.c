@@ -65,6 +65,10 @@ int tide__real_file_open(struct tide_port *port, const char *path, int flags, st
     return 0;
 }
 
+int tide__real_file_descriptor(const struct tide_file *file) {
+    return file->fd;
+}
+
 ssize_t tide__real_file_read(struct tide_file *file, void *data, size_t size, uint64_t offset) {
     tide__watch_blocks("read", NULL);
     size_t done = 0;

@@ -10,6 +10,8 @@
 
 #include "port_world.h"
 
+#include "port/reads.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -473,8 +475,59 @@ static void the_process_knows_its_memory_and_environment(void **state) {
     port->ops->destroy(port);
 }
 
+/* More reads than the ring has room for, some at once; one goes beyond the end of the file. */
+static void reads_in_flight_are_done_each_once(void **state) {
+    (void)state;
+    enum { NUMBERS = 4096, COUNT = 200, ROOM = 16 };
+    struct tide_port *port;
+    struct tide_file *file;
+    struct tide_read reads[COUNT], *done[ROOM];
+    uint32_t numbers[NUMBERS], got[COUNT][4];
+    unsigned begun = 0, ended = 0, short_ones = 0;
+    char path[] = "/tmp/tide-reads-XXXXXX";
+    assert_int_equal(tide_port_real_create(0, &port), 0);
+    struct tide_reads *ring = tide_reads_create(port, ROOM);
+    if (!ring) {
+        port->ops->destroy(port);
+        skip(); /* no io_uring */
+    }
+    close(mkstemp(path));
+    for (uint32_t i = 0; i < NUMBERS; i++) {
+        numbers[i] = i * 7;
+    }
+    assert_int_equal(port->ops->file_open(port, path, TIDE_FILE_READ | TIDE_FILE_WRITE, &file), 0);
+    assert_int_equal(port->ops->file_write(file, numbers, sizeof numbers, 0), 0);
+    while (ended < COUNT) {
+        for (; begun < COUNT && begun - ended < ROOM; begun++) {
+            const uint64_t offset = begun + 1 == COUNT ? sizeof numbers - 4 : begun * 64;
+            reads[begun] = (struct tide_read){
+                .file = file, .data = got[begun], .size = sizeof got[begun], .offset = offset, .got = -1};
+            tide_reads_begin(ring, &reads[begun]);
+        }
+        const size_t count = tide_reads_wait(ring, done, ROOM);
+        assert_true(count > 0);
+        for (size_t i = 0; i < count; i++, ended++) {
+            const unsigned place = (unsigned)(done[i] - reads);
+            assert_true(place < COUNT && done[i]->size > 0);
+            done[i]->size = 0; /* once */
+            short_ones += done[i]->got == 4;
+            assert_true(done[i]->got == sizeof got[0] || place + 1 == COUNT);
+            assert_int_equal(got[place][0], numbers[done[i]->offset / 4]);
+        }
+    }
+    assert_int_equal(short_ones, 1);
+    reads[0] = (struct tide_read){.file = file, .data = got[0], .size = sizeof got[0]};
+    tide_reads_begin(ring, &reads[0]); /* the end waits for it */
+    tide_reads_destroy(ring);
+    assert_int_equal(reads[0].got, sizeof got[0]);
+    port->ops->file_close(file);
+    unlink(path);
+    port->ops->destroy(port);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_in_flight_are_done_each_once),
         cmocka_unit_test(no_wake_is_lost),
         cmocka_unit_test(many_threads_wake_one_executor),
         cmocka_unit_test(an_idle_executor_uses_no_processor_time),
