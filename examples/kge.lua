@@ -23,6 +23,8 @@ local opt = tide.options {
                 type = "integer"},
   technique  = {"rows stay; entities go where they are used next; copies of relations, in steps of all; or by intent",
                 default = "relocate", choices = {"static", "relocate", "replicate", "intent"}},
+  memory     = {"most bytes of entities in the memory of a node; the others are on its disk (--disk)", type = "string"},
+  disk       = {"a directory on each node for entities that are not in memory: an absolute path", type = "string"},
   order      = {"mode steps: of triples, random, or by pairs of buckets of entities, which pass from worker to worker, "
                 .. "with negatives from what is local", default = "random", choices = {"random", "buckets"}},
   cluster    = {"each worker gets triples of few relations, whose rows stay on its node; without it: as relocate is",
@@ -128,8 +130,9 @@ local job = tide.job {
     local update, init = {"adagrad", lr = opt.lr, sum_init = 1e-6}, tide.uniform {low = -0.1, high = 0.1}
     return {
       entities  = tide.table {keys = tide.dense(d.entity_count), width = width, init = init, update = update,
+                              memory = opt.memory, disk = opt.disk,
                               technique = opt.technique == "replicate" and opt.mode == "batched" and "static"
-                                or opt.technique},
+                                or opt.disk and opt.technique == "intent" and "relocate" or opt.technique},
       relations = tide.table {keys = tide.dense(d.relation_count), init = init, update = update,
                               technique = opt.cluster and "relocate"
                                 or (opt.technique == "replicate" or opt.technique == "intent" or by_buckets)

@@ -41,7 +41,7 @@ leave_before_arrivals       elastic,$leaving answers|one_owner|exactly_once|prog
 leave_undrained             elastic  answers|one_owner|exactly_once|progress
 walk_skips_cold             test_tier a_generation_has_the_rows_that_are_on_the_disk
 read_error_initial          test_tier a_row_that_cannot_be_read_is_an_error_not_an_initial_row
-cold_sent_back              tier,localizes=0.5,latency_us=50000,jitter=1 order|linearizable
+cold_sent_back              test_tier a_pull_that_comes_straight*
 clean_survives_push         test_tier pushes_while_a_generation_is_written_are_frozen
 freeze_loses_push           tier     .
 freeze_before_written       tier     .

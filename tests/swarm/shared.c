@@ -32,6 +32,10 @@ bool any_shared(const struct world *w) {
     return option(w, SWARM_SHARED) > 0;
 }
 
+bool any_intends(const struct world *w) {
+    return any_shared(w) || option(w, SWARM_TIER) > 0;
+}
+
 /* ---- what workers do ---- */
 
 void shared_begin(struct worker *worker) {

@@ -386,6 +386,8 @@ static void operate(struct worker *worker, unsigned burst) {
                                                                    : PULL;
     if (op->kind == LOCALIZE && w->tables[op->table].shared) {
         op->kind += (uint8_t)tide_random_below(&worker->random, 3);
+    } else if (op->kind == LOCALIZE && w->tables[op->table].options.tier_disk[0] && chance(&worker->random, 0.5)) {
+        op->kind = INTENT;
     }
     op->sync = chance(&worker->random, option(w, SWARM_SYNC)) || op->kind > LOCALIZE;
     op->step = ++worker->step;
@@ -408,7 +410,7 @@ static void operate(struct worker *worker, unsigned burst) {
     op->sync = op->sync || op->code < 0; /* a refused one has no ticket */
     try_again(worker, op);
     ring->count++;
-    if (any_shared(w) && chance(&worker->random, 0.3)) {
+    if (any_intends(w) && chance(&worker->random, 0.3)) {
         shared_clocks(worker, 1);
     }
 }
@@ -466,7 +468,7 @@ static void run_burst(struct worker *worker, unsigned burst) {
     while (worker->ring->count > 0) {
         finish_oldest(worker);
     }
-    if (any_shared(w) && chance(&worker->random, 0.7)) {
+    if (any_intends(w) && chance(&worker->random, 0.7)) {
         shared_clocks(worker, INTENT_CLOCKS); /* its intents are over while it rests */
     }
 }
@@ -490,7 +492,7 @@ static void rest_until(struct worker *worker, unsigned burst, uint64_t after) {
 static int worker_main(void *state) {
     struct worker *worker = state;
     struct world *w = worker->world;
-    if (any_shared(w)) {
+    if (any_intends(w)) {
         shared_begin(worker);
     }
     for (unsigned burst = 0; goes_on(worker); burst++) {

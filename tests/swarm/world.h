@@ -223,6 +223,7 @@ void check_messages(struct world *w);
 /* ---- hot_keys.c ---- */
 void shared_table(const struct world *w, struct table *table, unsigned index);
 bool any_shared(const struct world *w);
+bool any_intends(const struct world *w); /* workers have clocks, and intents */
 void shared_begin(struct worker *worker); /* it has clocks from now */
 void shared_clocks(struct worker *worker, unsigned count);
 /* Fibers. Techniques of some keys, or an intent to use them; drawn. */

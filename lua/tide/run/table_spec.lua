@@ -187,7 +187,6 @@ local function tier_refuses(spec)
   local technique <const> = spec.technique or "static"
   if technique ~= "static" and technique ~= "relocate" then return ("technique %q"):format(technique) end
   local k <const> = spec.keys
-  if k[1] == "hashed" and (k[2] or 0) > 0 then return "tide.hashed{limit =}" end
   local forgets <const> = k.evict and "evict" or k.admit_after and "admit" or k.unused_ns and "expire"
   if forgets then return ("tide.hashed{%s =}"):format(forgets) end
 end

@@ -175,6 +175,11 @@ static bool is_repeated(const struct walk *walk, uint32_t index, uint64_t key, c
            tide__trail_awaits(walk->table, key, job->origin, tide__job_term_at(job, index));
 }
 
+/* Do rows move to where they are localized? Those of a static table with a second tier come to memory only. */
+static bool moves(const struct tide_table *table) {
+    return tide_technique_relocates(table->options.technique);
+}
+
 /* What the state of slots and nodes decides before the key's own: true, and where it goes. */
 static bool decided(const struct walk *walk, uint32_t index, uint64_t key, const struct tide__relocation *k,
                     uint32_t route, uint64_t word, uint32_t *to) {
@@ -201,8 +206,9 @@ static bool decided(const struct walk *walk, uint32_t index, uint64_t key, const
         *to = DIED | home;
         return true;
     }
-    /* what comes now would have to go again */
-    return job->kind == TIDE__LOCALIZE && gone && store->leaving;
+    /* what comes now would have to go again, or is of a table whose rows stay */
+    return job->kind == TIDE__LOCALIZE && gone &&
+           (store->leaving || (!moves(walk->table) && !(job->flags & TIDE__INTENDED)));
 }
 
 /* A worker wants the key, which is neither here nor at home here, and nothing stands in the way: what
@@ -242,11 +248,18 @@ static inline bool grant(struct walk *walk, uint32_t slot, uint64_t key, uint64_
 
 /* A localize of an intent. Another node's interest, or that this node has the row or waits for
  * it, may be reason enough for it to stay; the home remembers the interest in any case. */
-static bool intent_moves(const struct walk *walk, uint16_t home, uint64_t key, const struct tide__relocation *k) {
+static bool intent_moves(const struct walk *walk, uint16_t home, uint64_t key, uint64_t word,
+                         const struct tide__relocation *k) {
     const struct tide__job *job = walk->job;
     struct tide_table *table = walk->table;
     if (job->own && !tide__intent_lasts(table, key)) {
         return false; /* the home has been notified, or will be, that it is over */
+    }
+    if (!moves(table)) { /* its home reads it from the disk, if it is there */
+        if (job->own && k->state == TIDE__GONE && !k->home) {
+            tide__outbox_key(table, TIDE__OP_LOC, home, TIDE__INTENDED, key, tide__word_seen(word));
+        }
+        return false;
     }
     if (!k->home) {
         if (job->own && k->state != TIDE__GONE) {
@@ -273,7 +286,8 @@ static bool intent_moves(const struct walk *walk, uint16_t home, uint64_t key, c
 /* A push makes a row for which there is no room in memory: it waits, as for one that is read. */
 static bool must_wait(const struct walk *walk, uint32_t slot, uint64_t key, uint64_t *word) {
     struct tide_table *table = walk->table;
-    if (walk->job->kind != TIDE__PUSH || tide__word_state(*word) != TIDE__ABSENT || !tide__tier_full(table) ||
+    const bool limit = table->options.key_limit && tide__rows_here(table) >= table->options.key_limit;
+    if (walk->job->kind != TIDE__PUSH || tide__word_state(*word) != TIDE__ABSENT || limit || !tide__tier_full(table) ||
         !tide__cold_arrives(table, word, TIDE__PLACE_INITIAL)) {
         return false;
     }
@@ -293,7 +307,7 @@ static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint6
         return to;
     }
     if (TIDE_UNLIKELY(job->flags & TIDE__INTENDED) && !walk->operation &&
-        !intent_moves(walk, tide__route_home(route), key, &k)) {
+        !intent_moves(walk, tide__route_home(route), key, *word, &k)) {
         return 0;
     }
     struct tide__relocate_result r = tide__relocate(&k, walk->event);
@@ -372,13 +386,18 @@ static uint32_t run_or_return(struct walk *walk, uint32_t index, uint32_t slot, 
     return *error ? NO_MEMORY : 0;
 }
 
-/* A row that is on the disk is read for what comes. False: out of memory. */
-static bool meet_cold(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t *word) {
+/* Begins the read of a row that is on the disk. A row that a localize or an intent brings up ahead of its use, or finds
+ * in memory, counts as used, so that it stays until then. False: out of memory. */
+static bool meet_cold(const struct walk *walk, uint32_t slot, uint64_t key, uint64_t *word) {
+    struct tide_table *table = walk->table;
     if (tide__word_state(*word) == TIDE__COLD && !tide__cold_arrives(table, word, (uint32_t)*word)) {
         return false;
     }
     if (tide__word_state(*word) == TIDE__ARRIVING) {
+        tide__arrival_of(table, *word)->ahead |= !walk->operation;
         table->tier->want(table, slot, key, *word);
+    } else if (tide__word_state(*word) == TIDE__OWNED && !walk->operation) {
+        *word |= TIDE__WORD_TOUCHED;
     }
     return true;
 }
@@ -387,7 +406,7 @@ static bool meet_cold(struct tide_table *table, uint32_t slot, uint64_t key, uin
 static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key, uint64_t *word, int *error) {
     struct tide__job *job = walk->job;
     struct tide_table *table = walk->table;
-    if (TIDE_UNLIKELY(table->tier) && !meet_cold(table, slot, key, word)) {
+    if (TIDE_UNLIKELY(table->tier) && !meet_cold(walk, slot, key, word)) {
         *error = tide_fail(TIDE_EBUSY, "no memory to read a row from the disk");
         return NO_MEMORY;
     }
@@ -640,8 +659,8 @@ void tide__owner_job(struct tide__job *job) {
                         .operation = job->kind == TIDE__PULL || job->kind == TIDE__PUSH};
     const bool answered = job->kind != TIDE__LOC && job->kind != TIDE__OFFER;
     const bool wishes = job->kind == TIDE__LOC && !job->returned && !(job->flags & TIDE__INTENDED);
-    const bool asks =
-        job->own && job->kind == TIDE__LOCALIZE && !job->returned && !store->leaving && !tide__locations_in_use(table);
+    const bool asks = job->own && job->kind == TIDE__LOCALIZE && !job->returned && !store->leaving && moves(table) &&
+                      !tide__locations_in_use(table);
     int error = 0;
     tide__misses_init(&job->misses);
     table->outbox->hint = job->count;

@@ -193,6 +193,7 @@ struct tide__arrival { /* state ARRIVING */
     bool intended;                 /* asked for on an intent: STAY may come instead */
     bool cold;                     /* comes from the disk of this node, place `place`; there is no `row` */
     bool wanted;                   /* cold: it is being read, or is to be */
+    bool ahead;                    /* cold: a localize or an intent requires it, before it is used */
     uint32_t place;
 };
 

@@ -89,7 +89,7 @@ uint64_t tide__word_settled(struct tide_table *table, uint64_t word) {
 }
 
 int tide__row_limit(const struct tide_table *table) {
-    if (tide__slab_used(&table->slab) >= table->options.key_limit) {
+    if (tide__rows_here(table) >= table->options.key_limit) {
         return tide_fail(TIDE_EFULL, "table '%s' holds its limit of %llu keys on this node", table->name,
                          (unsigned long long)table->options.key_limit);
     }

@@ -134,12 +134,11 @@ uint64_t tide__tier_memory_least(const struct tide_table_options *o) {
 }
 
 static int check_tier(const struct tide_table_options *o) {
-    const char *what = o->consistency.model != TIDE_SEQUENTIAL ? "a consistency other than sequential"
-                       : o->replicas                           ? "replicas"
-                       : o->technique > TIDE_RELOCATE          ? "a technique other than static and relocate"
-                       : o->key_limit                          ? "a limit of keys"
-                       : o->admit_after || o->unused_ns        ? "keys that are admitted or expire"
-                                                               : NULL;
+    const char *what = o->consistency.model != TIDE_SEQUENTIAL      ? "a consistency other than sequential"
+                       : o->replicas                                ? "replicas"
+                       : o->technique > TIDE_RELOCATE               ? "a technique other than static and relocate"
+                       : o->admit_after || o->unused_ns || o->evict ? "keys that are admitted, expire or are evicted"
+                                                                    : NULL;
     if (!o->tier_disk[0]) {
         return o->tier_memory ? bad_options(o, "`memory` needs `disk`: where rows lie that are not in memory") : 0;
     }

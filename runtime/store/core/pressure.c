@@ -14,6 +14,7 @@
  * move, copies, updates of clocks) is counted and moves the tier.
  */
 #include "store/core/send.h"
+#include "store/core/tiered.h"
 #include "store/rows/slot_index.h"
 #include "store/core/clock.h"
 #include "store/operation/shard.h"
@@ -107,6 +108,9 @@ static int admit_rows(struct tide_table *table, const void *keys, const uint32_t
     const struct tide_budget *budget = table->budget;
     const uint64_t row = table->slab.stride;
     uint64_t rows = 0, bytes = 0;
+    if (table->tier && tide__tier_short(table)) {
+        table->tier->hold_rows(table);
+    }
     if (!tide_budget_lacking(budget, count * (row + table->places_max * sizeof(uint64_t)))) {
         return 0;
     }
@@ -116,11 +120,12 @@ static int admit_rows(struct tide_table *table, const void *keys, const uint32_t
         bytes += growth(table, key, mask, &rows);
     }
     const uint64_t spare = tide__slab_spare(&table->slab);
-    bytes += rows > spare ? (rows - spare) * row : 0;
+    bytes +=
+        rows > spare && !table->tier ? (rows - spare) * row : 0; /* with a tier they wait until others are frozen */
     if (table->options.evict && tide__slab_used(&table->slab) >= table->options.key_limit) {
         return 0; /* others make room */
     }
-    const struct tide_budget *lacking = rows ? tide_budget_lacking(budget, bytes) : NULL;
+    const struct tide_budget *lacking = rows && (bytes || !table->tier) ? tide_budget_lacking(budget, bytes) : NULL;
     if (!lacking) {
         return 0;
     }

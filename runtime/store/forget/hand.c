@@ -1,7 +1,7 @@
 /*
- * The hand of tables that forget: it goes round their slots, 16 times in the time after which an unused row expires, a
- * few slots a turn. So a row goes when it was unused for that time, and a sixteenth of it at most, and a 64th. It sets
- * the epoch by the wall clock, too: what accesses note is as old as the last turn at most.
+ * The hand of tables that forget sweeps their slots 16 times in the time after which an unused row expires, a few slots
+ * a turn. So a row expires after that time, plus at most a sixteenth of it (the sweep) and a 64th (the epoch). Each
+ * turn sets the epoch from the wall clock; accesses note the epoch of the last turn.
  */
 #include "store/forget/hand.h"
 
@@ -16,7 +16,7 @@ static uint64_t slot_ns(const struct tide__forget *forget) {
 
 static void set_epoch(struct tide_table *table) {
     struct tide_port *port = table->store->port;
-    if (port) { /* else a test sets it */
+    if (port) { /* without a port a test sets it */
         atomic_store_explicit(&table->forget->epoch, tide__forget_epoch_at(table->forget, port->ops->wall(port)),
                               memory_order_relaxed);
     }
@@ -36,7 +36,7 @@ uint64_t tide__hand_turn(struct tide_table *table, uint64_t now) {
         tide__forget_expire(table, forget->hand);
         forget->hand = (forget->hand + 1) & (TIDE_SLOT_COUNT - 1);
     }
-    forget->hand_at = now + step * most; /* after a pause it does not hurry */
+    forget->hand_at = now + step * most; /* no catching up after a pause */
     return forget->hand_at;
 }
 

@@ -146,7 +146,7 @@ static inline bool served(const struct tide__pass *pass, const struct tide__slot
 }
 
 static bool at_limit(const struct tide_table *table) {
-    return table->options.key_limit && tide__slab_used(&table->slab) >= table->options.key_limit;
+    return table->options.key_limit && tide__rows_here(table) >= table->options.key_limit;
 }
 
 static int full(const struct tide_table *table) {
@@ -627,7 +627,8 @@ int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t k
     if (code || key_count == 0) {
         return code;
     }
-    if (!tide_technique_relocates(table->options.technique) || !table->relocates) {
+    const bool moves = tide_technique_relocates(table->options.technique);
+    if (!table->relocates || (!moves && !table->tier)) { /* with a tier: rows at home here come to memory */
         tide__table_count(table, TIDE__LOCALIZE_NOOP, key_count);
         return 0;
     }
@@ -640,7 +641,7 @@ int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t k
         look(table, shared, keys, i, key_count - i < BLOCK ? key_count : i + BLOCK, &misses);
     }
     tide__table_count(table, TIDE__LOCALIZED, key_count);
-    if (!code && misses.count && tide_budget_tier(&table->store->budget) >= TIDE_TIER_NARROW) {
+    if (!code && misses.count && moves && tide_budget_tier(&table->store->budget) >= TIDE_TIER_NARROW) {
         code = tide__memory_refuse(table->store, tide__store_self(table->store),
                                    "no rows come here that could be elsewhere");
     }

@@ -1,11 +1,11 @@
 /*
- * Segments that are mostly garbage are emptied into one of their own, so that rows which stay cold for long come
- * together. The victim is the one with the most to win for its age (Rosenblum and Ousterhout, "The Design and
+ * Empties segments that are mostly garbage into a segment of its own, so that rows which stay cold for long lie
+ * together. The victim has the best ratio of benefit and cost for its age (Rosenblum and Ousterhout, "The Design and
  * Implementation of a Log-Structured File System", TOCS 1992: (1 - u) age / (1 + u), u the share in use).
  *
- * A record counts if the word of its key is COLD at exactly its place: it is copied, and when the copy is on the disk
- * the word gets the new place, unless it has changed meanwhile. A row in memory whose clean copy lies here is not clean
- * any more. A victim that cannot be emptied, because a row of it is being read, is gone through again.
+ * A record is in use if the word of its key is COLD at exactly its place. It is copied; when the copy is on the disk,
+ * the word gets the new place, unless it has changed meanwhile. A row in memory whose clean copy lies in the victim
+ * loses CLEAN. A victim with a read in flight is scanned a second time.
  */
 #include "store/tier/tier.h"
 
@@ -16,7 +16,7 @@ static bool is_open(const struct tide__tier *tier, uint32_t segment) {
     return segment == tier->freeze.segment || segment == tier->compact.segment;
 }
 
-/* Space beyond 1.33 x what is in use and some segments: the next victim. */
+/* The next victim, if files exceed 1.33 x the space in use and some segments. */
 static uint32_t choose(const struct tide__tier *tier) {
     const uint64_t room = tier->segments_count * tier->per_segment;
     const uint64_t bound = tier->live + tier->live / 3 + (uint64_t)SPARE_SEGMENTS * tier->per_segment;
@@ -29,7 +29,7 @@ static uint32_t choose(const struct tide__tier *tier) {
         if (!segment || is_open(tier, i) || segment->removing || (segment->live > 0 && now < segment->bad_until)) {
             continue;
         }
-        /* Copies take whole units: a segment that fills as many again is no victim. */
+        /* Copies take whole units: a segment whose copies fill as many units is no victim. */
         const uint32_t units = (segment->live + tier->per_unit - 1) / tier->per_unit;
         const double used = (double)(units * tier->per_unit) / tier->per_segment;
         const double age = (double)(tier->numbers - segment->number + 1);
@@ -42,7 +42,7 @@ static uint32_t choose(const struct tide__tier *tier) {
     return best;
 }
 
-/* Nothing refers to it: the file goes, unless somebody reads by place. */
+/* Deletes the file of an unused segment, unless a reader by place has a pin. */
 static bool remove_empty(struct tide__tier *tier, uint32_t number) {
     struct tide__segment *segment = tier->segments[number];
     const bool unused = segment->live == 0 || TIDE_MUTANT(compact_unlinks_read);
@@ -55,7 +55,7 @@ static bool remove_empty(struct tide__tier *tier, uint32_t number) {
     return true;
 }
 
-/* All its records were looked at. Rows whose `back` is here are free, or have changed since. */
+/* All records have been visited. Rows whose `back` lies here are free, or have changed since. */
 static void end_pass(struct tide__tier *tier) {
     const uint32_t first = tier->victim * tier->per_segment;
     for (uint32_t row = 0; row < tier->rows_capacity; row++) {
@@ -71,18 +71,18 @@ static void end_pass(struct tide__tier *tier) {
     }
 }
 
-/* A disk that fails for a moment works later: the segment is tried again. Without rows in use it goes at once. */
+/* A read error may be transient: the segment is retried later. Without rows in use it is deleted at once. */
 static void spare(struct tide__tier *tier, uint32_t segment) {
     TIDE_SOMETIMES(tier_segment_unreadable);
     tier->segments[segment]->bad_until = tide_port_now(tier->port) + BAD_NS;
 }
 
-/* A record of the victim. False: the block is being written. */
+/* Visits a record of the victim. False: the write of the block is in flight. */
 static bool look(struct tide__tier *tier, const struct tide__record *record, uint32_t place) {
     struct tide_table *table = tier->table;
     uint64_t old;
     if (record->flags == 0 || !tide__record_good(tier, record, record->key)) {
-        if (record->flags) { /* its word says more, if it is in use */
+        if (record->flags) { /* unreadable, and perhaps in use */
             spare(tier, tier->victim);
         }
         return true;
@@ -105,7 +105,7 @@ static bool look(struct tide__tier *tier, const struct tide__record *record, uin
     return done;
 }
 
-/* Goes on with the records that were read. True: all were looked at. */
+/* Continues with the records that were read. True: all have been visited. */
 static bool look_at_block(struct tide__tier *tier) {
     const uint32_t first = tier->victim_at;
     const uint64_t base = tide__record_offset(tier, first);
@@ -167,14 +167,14 @@ void tide__compact_step(struct tide__tier *tier) {
         }
     }
     if (!look_at_block(tier)) {
-        return; /* until the block is written */
+        return; /* until the block is on the disk */
     }
     tier->victim_at += tier->scan_count;
     tier->scan_count = tier->scan_next = 0;
     if (tier->victim_at < tier->segments[tier->victim]->written) {
         begin_scan(tier);
     } else if (tier->compact.count > 0) {
-        tide__stream_flush(tier, &tier->compact); /* then once more here, with nothing left to look at */
+        tide__stream_flush(tier, &tier->compact); /* the turn after the write ends the pass */
     } else {
         end_pass(tier);
         tide__tier_again(tier);

@@ -1,7 +1,7 @@
 /*
- * Which rows are frozen: a hand goes over the key words, slot by slot. A row that was used since it last came gets
- * warmer, another one colder; the coldest are frozen. A row begins cold, so keys that are read once displace nothing
- * that is in use.
+ * Selects rows to freeze: a hand sweeps the key words, slot by slot. A row that was used since the last visit becomes
+ * warmer, an unused row colder, and the coldest rows are frozen. A new row begins at warmth 0, so a scan of keys that
+ * are read once displaces no row in use.
  */
 #include "store/tier/tier.h"
 
@@ -21,10 +21,11 @@ static void chill(struct tide__tier *tier, uint64_t *word, uint32_t place) {
     const uint32_t row = (uint32_t)*word;
     *word = (*word & (TIDE__WORD_SEEN | TIDE__WORD_PRESENT | TIDE__WORD_TAKEN | TIDE__WORD_DIRTY)) |
             (uint64_t)TIDE__COLD << 60 | place;
-    tier->back[row] = TIDE__PLACE_NONE; /* the word has it now */
+    tier->back[row] = TIDE__PLACE_NONE; /* the word holds the place now */
     tier->warmth[row] = 0;
     tide__hand_give(&tier->table->slab, row);
     tier->cold++;
+    tide__tier_count(tier);
     tier->hand_rounds = 0;
 }
 
@@ -32,7 +33,7 @@ static bool is_written(const struct tide__tier *tier, uint32_t place) {
     return place % tier->per_segment < tide__segment_at(tier, place)->written;
 }
 
-/* The row of a locked word. False: the hand has to wait for the block. */
+/* Freezes the row of a locked word. False: the hand must wait for the write of the block. */
 static bool freeze_row(struct tide__tier *tier, uint64_t key, uint64_t *word) {
     const uint32_t row = (uint32_t)*word;
     if ((*word & TIDE__WORD_CLEAN) && tier->back[row] != TIDE__PLACE_NONE) {
@@ -60,7 +61,7 @@ static bool freeze_row(struct tide__tier *tier, uint64_t key, uint64_t *word) {
     return true;
 }
 
-/* False: the word is to be visited again. */
+/* False: the visit must be repeated. */
 static bool visit(struct tide__tier *tier, atomic_uint_fast64_t *at, uint64_t key) {
     uint64_t old;
     bool visited = true;
@@ -85,7 +86,7 @@ static bool visit(struct tide__tier *tier, atomic_uint_fast64_t *at, uint64_t ke
     return visited;
 }
 
-/* Of one slot; `left`: visits of this turn. True: the slot is over. */
+/* Sweeps one slot; `left`: visits that remain in this turn. True: the slot is finished. */
 static bool sweep_dense(struct tide__tier *tier, struct tide__slot *slot, uint32_t *left) {
     struct tide_table *table = tier->table;
     atomic_uint_fast64_t *words = atomic_load_explicit(&slot->index, memory_order_acquire); /* tide__dense_words */
@@ -119,7 +120,7 @@ static bool sweep_hashed(struct tide__tier *tier, struct tide__slot *slot, uint3
     return over;
 }
 
-/* How many rows may be in memory before the hand moves, and until it stops. */
+/* The number of rows in memory at which the hand starts. */
 static uint32_t wake_at(const struct tide__tier *tier) {
     return atomic_load_explicit(&tier->face.rows_wake, memory_order_relaxed);
 }
@@ -129,7 +130,7 @@ static bool enough(const struct tide__tier *tier) {
     return tide__slab_used(&tier->table->slab) + wake / 16 < wake;
 }
 
-/* The hand came round several times and found nothing that it may take. */
+/* Several rounds of the hand have found no row to freeze. */
 static bool in_vain(const struct tide__tier *tier) {
     return tier->hand_rounds > TIDE__WARM + 2;
 }
@@ -150,7 +151,7 @@ void tide__hand_step(struct tide__tier *tier) {
         tier->hand_slot = (tier->hand_slot + 1) % TIDE_SLOT_COUNT;
         tier->hand_at = 0;
         if (tier->hand_slot == 0) {
-            tide__stream_flush(tier, &tier->freeze); /* what is copied counts when it is on the disk */
+            tide__stream_flush(tier, &tier->freeze); /* a copy counts when it is on the disk */
             tier->hand_rounds++;
         }
     }
@@ -160,7 +161,7 @@ void tide__hand_step(struct tide__tier *tier) {
         tide__stream_flush(tier, &tier->freeze);
         tier->hand_rounds = 0;
         tier->rests = true;
-    } /* else the next turn goes on, or that after the block is written */
+    } /* else the next turn continues, or the one after the write of the block */
 }
 
 static void disk_refuses(struct tide__tier *tier, const struct tide__work *work) {

@@ -1,4 +1,4 @@
-/* Segments: records in files, blocks that are written whole, and the disk thread's queue. See tier.h. */
+/* Segments: records in files, blocks, and the disk thread's queue. See tier.h. */
 #include "store/tier/tier.h"
 
 static const char magic[8] = {'T', 'I', 'D', 'E', 'S', 'E', 'G', '1'};
@@ -93,7 +93,7 @@ void tide__segment_path(const struct tide__tier *tier, const struct tide__segmen
     (void)snprintf(out, TIDE__TIER_PATH + 40, "%s/%08llu.seg", tier->path, (unsigned long long)segment->number);
 }
 
-/* Its number in places; TIDE__PLACE_NONE: no memory, or there are too many. */
+/* Its number in places; TIDE__PLACE_NONE: out of memory, or too many segments. */
 static uint32_t segment_new(struct tide__tier *tier) {
     const uint32_t most = TIDE__PLACE_NONE / tier->per_segment;
     for (uint32_t i = 0; i < TIDE__TIER_SEGMENTS && i < most; i++) {
@@ -141,7 +141,7 @@ int tide__stream_init(struct tide__tier *tier, struct tide__stream *stream,
     return stream->data && stream->puts ? 0 : TIDE_ENOMEM;
 }
 
-/* An empty block begins: false: no segment can be opened. */
+/* Begins an empty block. False: no segment can be opened. */
 static bool begin_block(struct tide__tier *tier, struct tide__stream *stream) {
     struct tide__segment *open = stream->segment == TIDE__PLACE_NONE ? NULL : tier->segments[stream->segment];
     if (!open || open->next + tier->per_unit > tier->per_segment) {
@@ -253,7 +253,7 @@ static int carry_out(struct tide__tier *tier, struct tide__work *work) {
     case TIDE__WORK_WRITE:
         code = work->create ? make_file(tier, segment) : 0;
         code = code ? code : ops->file_write(segment->file, work->data, work->size, work->offset);
-        if (code && work->create) { /* it is begun anew */
+        if (code && work->create) { /* the next write makes the file anew */
             char text[sizeof work->text];
             (void)snprintf(text, sizeof text, "%s", tide_error_message());
             (void)remove_file(tier, segment);
@@ -276,7 +276,7 @@ static void run_work(struct tide_task *task) {
     }
 }
 
-/* I/O thread, outside of the store actor, which sends and sets timers. */
+/* I/O thread, outside of the store actor's turn: `done` runs in its next turn, which may send and set timers. */
 static void work_ran(struct tide_task *task) {
     struct tide__work *work = (struct tide__work *)(void *)task;
     struct tide__tier *tier = work->tier;

@@ -1,6 +1,6 @@
 /*
- * Rows that are needed are read again. What an operation needs is listed while the operation is looked at; then the
- * reads of all that is listed begin together, in the order of their places, keys of one block by one read.
+ * Reads rows that operations need. An operation lists its cold rows; then the reads of all listed rows begin together,
+ * in the order of their places. Keys of one block share a read.
  */
 #include "store/tier/tier.h"
 
@@ -33,12 +33,13 @@ void tide__tier_want(struct tide_table *table, uint32_t slot, uint64_t key, uint
     struct tide__want *want = tide_alloc_vital(sizeof *want);
     *want = (struct tide__want){.key = key, .slot = slot, .place = a->place, .row = UINT32_MAX};
     list_add(a->place == TIDE__PLACE_INITIAL ? &tier->anew : &tier->wants, want);
-    tier->again = true; /* rest() comes after the message in hand */
+    tide__tier_count(tier);
+    tier->again = true; /* each_turn() follows the message in hand */
 }
 
-/* ---- a row has come, or does not ---- */
+/* ---- a read has finished ---- */
 
-/* No operation waits for it any more: it is as it was. */
+/* The word without the arrival record, if no operation waits for the row any more. */
 static uint64_t as_before(struct tide_table *table, uint32_t slot, uint64_t word) {
     word = tide__word_settled(table, word);
     const bool initial = tide__word_state(word) == TIDE__COLD && (uint32_t)word == TIDE__PLACE_INITIAL;
@@ -49,17 +50,19 @@ static void fail(struct tide__tier *tier, struct tide__want *want, int code, con
     struct tide_table *table = tier->table;
     uint64_t old;
     atomic_uint_fast64_t *word = tide__key_lock(table, want->slot, want->key, &old);
-    TIDE_ASSERT(word && tide__word_state(old) == TIDE__ARRIVING); /* nothing else ends a cold one */
+    TIDE_ASSERT(word && tide__word_state(old) == TIDE__ARRIVING); /* only this file ends a cold arrival */
     struct tide__arrival *a = tide__arrival_of(table, old);
     const bool goes_on = a->next;
     if (want->row != UINT32_MAX) {
         tide__hand_give(&table->slab, want->row);
         want->row = UINT32_MAX;
+        tier->taken--;
     }
     tide__arrival_fail(table, a, code, text);
     a->wanted = goes_on;
     old = as_before(table, want->slot, old);
     tide__word_unlock(word, old);
+    tide__tier_count(tier);
     if (goes_on) { /* another node waits for it */
         tier->later_at = tide_port_now(tier->port) + TIDE_SECOND;
         list_add(&tier->later, want);
@@ -68,7 +71,7 @@ static void fail(struct tide__tier *tier, struct tide__want *want, int code, con
     }
 }
 
-/* bytes NULL: the initial row. */
+/* Installs a row; bytes NULL: the initial one. */
 static void install(struct tide__tier *tier, struct tide__want *want, const void *bytes) {
     struct tide_table *table = tier->table;
     uint64_t old;
@@ -76,14 +79,16 @@ static void install(struct tide__tier *tier, struct tide__want *want, const void
     TIDE_ASSERT(word && tide__word_state(old) == TIDE__ARRIVING);
     struct tide__arrival *a = tide__arrival_of(table, old);
     const uint32_t place = a->place, row = want->row;
+    const bool ahead = a->ahead;
     struct tide__relocation k = tide__key_view(table, want->slot, old);
     const struct tide__relocate_result r = tide__relocate(&k, (struct tide__relocate_event){.kind = TIDE__EVENT_THAW});
     a->row = row;
     tide__row_forget(tier, row);
-    tier->warmth[row] = 0;
+    tier->warmth[row] = ahead;
     old = tide__owner_thaw(table, old, want->key, &k, r, place == TIDE__PLACE_INITIAL ? NULL : bytes);
+    old |= ahead && tide__word_state(old) == TIDE__OWNED ? TIDE__WORD_TOUCHED : 0; /* stays until it is used */
     if (tide__word_state(old) == TIDE__OWNED && (old & TIDE__WORD_CLEAN)) {
-        tier->back[row] = place; /* it is in use as before */
+        tier->back[row] = place; /* the record stays in use */
     } else {
         tide__place_forget(tier, place);
     }
@@ -93,6 +98,8 @@ static void install(struct tide__tier *tier, struct tide__want *want, const void
     }
     tier->cold -= place != TIDE__PLACE_INITIAL && tier->cold > 0;
     tier->thawed += place != TIDE__PLACE_INITIAL;
+    tier->taken--;
+    tide__tier_count(tier);
     tide_free(want);
 }
 
@@ -122,18 +129,26 @@ static void read_done(struct tide__tier *tier, struct tide__work *work) {
         }
     }
     tide__owner_finish(tier->table);
-    tide_free(work->data);
-    work->data = NULL; /* it is free */
+    work->next = tier->reading_free;
+    tier->reading_free = work;
 }
 
-/* ---- reads begin ---- */
+/* ---- reads ---- */
+
+void tide__reads_init(struct tide__tier *tier) {
+    for (uint32_t i = 0; i < tier->reads_most; i++) {
+        struct tide__work *work = &tier->reading[i];
+        *work = (struct tide__work){.kind = TIDE__WORK_READ, .done = read_done, .next = tier->reading_free};
+        tier->reading_free = work;
+    }
+}
 
 static int by_place(const void *a, const void *b) {
     const struct tide__want *x = *(struct tide__want *const *)a, *y = *(struct tide__want *const *)b;
     return x->place < y->place ? -1 : x->place > y->place;
 }
 
-/* Blocks of a row. */
+/* First byte of the blocks of a row, and the byte after them. */
 static uint64_t begins(const struct tide__tier *tier, uint32_t place) {
     return tide__record_offset(tier, place % tier->per_segment) / TIDE__TIER_BLOCK * TIDE__TIER_BLOCK;
 }
@@ -146,16 +161,12 @@ static uint64_t ends(const struct tide__tier *tier, uint32_t place) {
 static void begin_read(struct tide__tier *tier, struct tide__want **wants, size_t count) {
     const uint64_t from = begins(tier, wants[0]->place);
     const size_t size = (size_t)(ends(tier, wants[0]->place) - from);
-    struct tide__work *work = tier->reading;
-    while (work->wants) {
-        work++; /* there is a free one: no more than reads_most read */
-    }
-    *work = (struct tide__work){.kind = TIDE__WORK_READ,
-                                .segment = wants[0]->place / tier->per_segment,
-                                .data = tide_alloc_aligned(TIDE__TIER_BLOCK, size),
-                                .size = size,
-                                .offset = from,
-                                .done = read_done};
+    struct tide__work *work = tier->reading_free; /* there is one: no more than reads_most read */
+    tier->reading_free = work->next;
+    work->segment = wants[0]->place / tier->per_segment;
+    work->data = work->data ? work->data : tide_alloc_aligned(TIDE__TIER_BLOCK, tier->read_bytes);
+    work->size = size;
+    work->offset = from;
     for (size_t i = count; i-- > 0;) {
         wants[i]->next = work->wants;
         work->wants = wants[i];
@@ -171,7 +182,7 @@ static void begin_read(struct tide__tier *tier, struct tide__want **wants, size_
     }
 }
 
-/* A place in memory for a row that comes. `more`: beyond the bound, for rows that can be dropped again. */
+/* Takes a row of the slab. `more`: rows beyond the bound, for rows that can freeze without a write. */
 static bool take_row(struct tide__tier *tier, uint32_t more, uint32_t *row) {
     struct tide_table *table = tier->table;
     if (tide__slab_used(&table->slab) >= atomic_load_explicit(&tier->face.rows_most, memory_order_relaxed) + more ||
@@ -182,6 +193,8 @@ static bool take_row(struct tide__tier *tier, uint32_t more, uint32_t *row) {
     if (!good) {
         tide__hand_give(&table->slab, *row);
     }
+    tier->taken += good;
+    tide__tier_count(tier);
     return good;
 }
 
@@ -199,7 +212,7 @@ static void begin_reads(struct tide__tier *tier) {
         batch[count] = list_take(&tier->wants);
         uint64_t old;
         atomic_uint_fast64_t *word = tide__key_lock(tier->table, batch[count]->slot, batch[count]->key, &old);
-        batch[count]->place = tide__arrival_of(tier->table, old)->place; /* it may have been moved, or cleared */
+        batch[count]->place = tide__arrival_of(tier->table, old)->place; /* compacted or cleared meanwhile */
         batch[count]->row = row;
         tide__word_unlock(word, old);
         if (batch[count]->place == TIDE__PLACE_INITIAL) {
@@ -218,7 +231,7 @@ static void begin_reads(struct tide__tier *tier) {
     }
 }
 
-/* New rows: none is read. */
+/* New rows need no read. */
 static void make_rows(struct tide__tier *tier) {
     uint32_t row;
     while (tier->anew.first && take_row(tier, 0, &row)) {
@@ -229,7 +242,7 @@ static void make_rows(struct tide__tier *tier) {
     tier->freezing = tier->freezing || tier->anew.first;
 }
 
-/* The disk takes nothing, and memory is full of rows that have changed. */
+/* Fails what waits: the disk rejects writes, and memory is full of changed rows. */
 static void refuse(struct tide__tier *tier, struct tide__wants *list) {
     for (size_t count = list->count; count > 0; count--) {
         char text[sizeof tier->error_text + 200];

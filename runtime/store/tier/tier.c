@@ -1,4 +1,4 @@
-/* The tier of a table: its directory, its bounds, and its turn in the store actor. See tier.h. */
+/* The tier of a table: its directory, its bounds of memory, and its turn in the store actor. See tier.h. */
 #include "store/core/catalog.h"
 #include "store/core/send.h"
 #include "store/operation/inbox.h"
@@ -7,13 +7,13 @@
 
 #include <stdlib.h>
 
-enum { ROWS_LEAST = 8, OWNER_BYTES = 512, RETRY_NS = 1000000 };
+enum { ROWS_LEAST = 8, OWNER_BYTES = 512, TEXT_BYTES = 1500, RETRY_NS = 1000000 };
 static const char owner_begins[] = "tide tier 1\n";
 #define OPEN_NS (5 * TIDE_SECOND)
 
 /* ---- bounds ---- */
 
-/* Bytes of a row in memory, with what the tier keeps about it. */
+/* Bytes of a row in memory, with the tier's arrays per row. */
 static uint64_t row_bytes(const struct tide_table *table) {
     return table->slab.stride + sizeof(uint32_t) + sizeof(uint8_t);
 }
@@ -22,12 +22,21 @@ static uint64_t buffers(const struct tide__tier *tier) {
     return 3 * (uint64_t)tier->block_bytes + (uint64_t)tier->reads_most * tier->read_bytes;
 }
 
-/* How many rows there is memory for: the index takes what it needs of it. */
+/* Bytes of the tier's buffers and of its arrays per row, as they are allocated. */
+static uint64_t side_bytes(const struct tide__tier *tier) {
+    return buffers(tier) + tier->rows_first * (sizeof *tier->back + sizeof *tier->warmth);
+}
+
+/* Sets the bounds of rows in memory: `memory` without the index and the buffers. */
 static void bound(struct tide__tier *tier) {
     struct tide_table *table = tier->table;
     const uint64_t others = buffers(tier) + atomic_load_explicit(&table->index_bytes, memory_order_relaxed);
     const uint64_t memory = table->options.tier_memory;
     uint64_t rows = memory > others ? (memory - others) / row_bytes(table) : 0;
+    if (tide__tier_short(table)) {
+        const uint64_t made = tide__slab_bytes(&table->slab) / table->slab.stride; /* the slab does not grow */
+        rows = rows < made ? rows : made;
+    }
     rows -= rows > 8 * (uint64_t)table->slab.hand_rows ? table->slab.hand_rows : 0;
     rows = rows < ROWS_LEAST ? ROWS_LEAST : rows;
     rows -= rows / 16; /* the reserve */
@@ -40,7 +49,7 @@ static void bound(struct tide__tier *tier) {
 /* ---- the directory ---- */
 
 static int directory_error(const struct tide__tier *tier, int code, const char *what) {
-    char text[OWNER_BYTES + 900];
+    char text[TEXT_BYTES];
     (void)snprintf(text, sizeof text, "%s", what);
     return tide_fail(code, "table '%s': no second tier in '%s' on node %s: %s", tier->table->name,
                      tier->table->options.tier_disk, tide_node_name(tier->table->store->node), text);
@@ -52,9 +61,8 @@ static void owner_text(const struct tide__tier *tier, char out[OWNER_BYTES]) {
                    store->net ? tide_net_cluster(store->net) : "", tier->table->name, tide_node_name(store->node));
 }
 
-/* Was it written here, or is it what a crash left of that? Of which cluster does not matter: its process holds no lock
- * any more, and its rows ended with it. */
-static bool is_ours(const char *there, size_t size) {
+/* Did a tier write the file, perhaps only its beginning before a crash? */
+static bool is_of_a_tier(const char *there, size_t size) {
     bool same = true;
     for (size_t i = 0; i < size && i < sizeof owner_begins - 1 && same; i++) {
         same = there[i] == owner_begins[i] || there[i] == '\0';
@@ -62,17 +70,28 @@ static bool is_ours(const char *there, size_t size) {
     return same;
 }
 
-/* The first line of an owner, and which cluster it is of. */
-static void tell_owner(const char *there, char out[OWNER_BYTES]) {
+/* Does it name this table and node, as far as a crash has left the lines? The cluster may differ: its process holds the
+ * lock no more, and its rows ended with it. */
+static bool is_of_the_table(const struct tide__tier *tier, const char *there) {
+    char wanted[OWNER_BYTES];
+    const char *table = strstr(there, "\ntable ");
+    (void)snprintf(wanted, sizeof wanted, "\ntable %s\nnode %s\n", tier->table->name,
+                   tide_node_name(tier->table->store->node));
+    const size_t left = table ? strlen(table) : 0, all = strlen(wanted);
+    return strncmp(table ? table : "", wanted, left < all ? left : all) == 0;
+}
+
+/* An owner's file on one line. */
+static void owner_line(const char *there, char out[OWNER_BYTES]) {
     (void)snprintf(out, OWNER_BYTES, "%s", there);
     for (char *at = out; (at = strchr(at, '\n')); *at = at[1] ? ' ' : '\0') {
     }
 }
 
-/* The directory of a table that is in use, or of another program, is left alone. */
+/* The directory of a table that is in use, of another table or of another program, is left as it is. */
 static int own(struct tide__tier *tier) {
     struct tide_port *port = tier->port;
-    char path[TIDE__TIER_PATH + 40], wanted[OWNER_BYTES], there[OWNER_BYTES] = "", text[OWNER_BYTES + 900];
+    char path[TIDE__TIER_PATH + 40], wanted[OWNER_BYTES], there[OWNER_BYTES] = "", text[TEXT_BYTES];
     (void)snprintf(path, sizeof path, "%s/OWNER", tier->path);
     owner_text(tier, wanted);
     int code = port->ops->file_open(
@@ -91,10 +110,12 @@ static int own(struct tide__tier *tier) {
         return directory_error(tier, (int)got, tide_error_message());
     }
     there[got] = '\0';
-    if (!is_ours(there, (size_t)got)) {
-        tell_owner(there, wanted);
-        (void)snprintf(text, sizeof text, "%s belongs to another program: %s. Choose another `disk`", tier->path,
-                       wanted);
+    const bool foreign = !is_of_a_tier(there, (size_t)got);
+    if (foreign || !is_of_the_table(tier, there)) {
+        owner_line(there, wanted);
+        (void)snprintf(text, sizeof text, "%s belongs to another %s: %s. Choose another `disk`%s%s", tier->path,
+                       foreign ? "program" : "table", wanted, foreign ? "" : ", or, if no process uses it: rm -r ",
+                       foreign ? "" : tier->path);
         port->ops->file_close(tier->owner); /* and nothing of it is removed */
         tier->owner = NULL;
         return directory_error(tier, TIDE_EMISMATCH, text);
@@ -163,7 +184,7 @@ bool tide__tier_wake(struct tide__tier *tier) {
 }
 
 static void wake(struct tide_table *table) {
-    (void)tide__tier_wake(tide__tier_of(table)); /* else the next row tries again */
+    (void)tide__tier_wake(tide__tier_of(table)); /* after an error the next row retries */
 }
 
 void tide__tier_again(struct tide__tier *tier) {
@@ -171,10 +192,25 @@ void tide__tier_again(struct tide__tier *tier) {
     wake(tier->table);
 }
 
+/* The budget of the node, or of the run, has no room for another row: new rows wait until others are frozen. */
+static void hold_rows(struct tide_table *table) {
+    const unsigned used = tide__slab_used(&table->slab), rows = used > ROWS_LEAST ? used : ROWS_LEAST;
+    if (rows < atomic_load_explicit(&table->tier->rows_most, memory_order_relaxed)) {
+        atomic_store_explicit(&table->tier->rows_most, rows, memory_order_relaxed);
+        wake(table);
+    }
+}
+
+void tide__tier_count(struct tide__tier *tier) {
+    const uint64_t rows = tier->cold + tier->anew.count;
+    atomic_store_explicit(&tier->face.aside, rows > tier->taken ? rows - tier->taken : 0, memory_order_relaxed);
+}
+
 static void forget_cold(struct tide_table *table, uint32_t place) {
     struct tide__tier *tier = tide__tier_of(table);
     tide__place_forget(tier, place);
     tier->cold -= place != TIDE__PLACE_INITIAL && tier->cold > 0;
+    tide__tier_count(tier);
 }
 
 /* Runs on the disk thread, or on the caller's where release() has no node. */
@@ -189,7 +225,7 @@ static void remove_files(struct tide_task *task) {
         }
     }
     if (tier->owner) {
-        (void)(port->crashed ? 0 : empty(tier)); /* also a file that could not be removed before */
+        (void)(port->crashed ? 0 : empty(tier)); /* with files whose removal has failed before */
         (void)snprintf(path, sizeof path, "%s/OWNER", tier->path);
         (void)(port->crashed ? 0 : port->ops->file_unlink(port, path));
         port->ops->file_close(tier->owner);
@@ -213,7 +249,7 @@ static void free_tier(struct tide_task *task) {
         tide_unmap(tier->segments, TIDE__TIER_SEGMENTS * sizeof(void *));
     }
     for (uint32_t i = 0; tier->reading && i < tier->reads_most; i++) {
-        wants_free(tier->reading[i].wants); /* of a read that the end of the node overtook */
+        wants_free(tier->reading[i].wants); /* of a read in flight when the node ended */
         tide_free(tier->reading[i].data);
     }
     tide_free(tier->reading);
@@ -227,7 +263,7 @@ static void free_tier(struct tide_task *task) {
     tide_free(tier);
 }
 
-/* The directory goes. node NULL: now; else when the disk thread comes to it. */
+/* Removes the directory. node NULL: now; else on the disk thread. */
 static void release(struct tide__tier *tier, struct tide_node *node) {
     tide__readers_stop(tier);
     tier->open.task = (struct tide_task){.run = remove_files, .done = free_tier};
@@ -240,7 +276,8 @@ static int allocate(struct tide__tier *tier) {
     const uint64_t rows = table->options.tier_memory / row_bytes(table) + 2 * ROWS_LEAST;
     tier->rows_capacity = rows < UINT32_MAX / 2 ? (uint32_t)rows : UINT32_MAX / 2;
     tier->rows_reserve = tier->rows_capacity / 16 + 1;
-    tier->rows_capacity += tier->rows_capacity / 8 + 2 * TIDE__HAND_ROWS; /* numbers that the slab's hand has */
+    tier->rows_capacity += tier->rows_capacity / 8 + 2 * TIDE__HAND_ROWS; /* rows in the slab's hand */
+    tier->rows_first = tier->rows_capacity;
     tier->back = tide_alloc(tier->rows_capacity * sizeof *tier->back);
     tier->warmth = tide_alloc_zero(tier->rows_capacity, 1);
     tier->segments = tide_map(TIDE__TIER_SEGMENTS * sizeof(void *), false);
@@ -254,6 +291,7 @@ static int allocate(struct tide__tier *tier) {
     for (uint32_t i = 0; i < tier->rows_capacity; i++) {
         tier->back[i] = TIDE__PLACE_NONE;
     }
+    tide__reads_init(tier);
     return 0;
 }
 
@@ -280,13 +318,14 @@ static int table_create(struct tide_table *table, const uint64_t *chains) {
     tier->table = table;
     tier->port = table->store->port;
     tier->face.wake = wake;
+    tier->face.hold_rows = hold_rows;
     tier->face.want = tide__tier_want;
     tier->face.forget = forget_cold;
     tier->victim = TIDE__PLACE_NONE;
     tier->finished_last = &tier->finished;
     tide__tier_layout(tier, table->row_floats, table->options.tier_memory);
     int code = allocate(tier);
-    if (!code && !table->store->net) { /* a fiber of a worker makes it */
+    if (!code && !table->store->net) { /* on a fiber of a worker, which may block */
         code = tide__tier_open(tier);
         tier->opened = true;
         start_readers(tier);
@@ -299,6 +338,7 @@ static int table_create(struct tide_table *table, const uint64_t *chains) {
     }
     tier->face.opening = !tier->opened;
     table->tier = &tier->face;
+    tide_budget_keep(table->budget, side_bytes(tier));
     bound(tier);
     atomic_fetch_add_explicit(&table->store->tiered, 1, memory_order_relaxed);
     return 0;
@@ -315,7 +355,7 @@ static void begin_open(struct tide__tier *tier) {
 static void opened(struct tide__tier *tier, struct tide__work *work) {
     struct tide_table *table = tier->table;
     if (work->code == TIDE_EBUSY && tide_port_now(tier->port) < tier->open_until) {
-        tier->opens_again = true; /* a table of this name that was dropped is about to go */
+        tier->opens_again = true; /* a dropped table of this name is about to release the directory */
         return;
     }
     tier->opened = work->code == 0;
@@ -350,6 +390,7 @@ static void table_destroy(struct tide_table *table) {
         wants_free(tier->anew.first);
         wants_free(tier->later.first);
         table->tier = NULL;
+        tide_budget_drop(table->budget, side_bytes(tier));
         atomic_fetch_sub_explicit(&table->store->tiered, 1, memory_order_relaxed);
         release(tier, table->dropping ? table->store->node : NULL);
     }
@@ -374,12 +415,12 @@ static void tell(struct tide__tier *tier) {
     }
 }
 
-/* After how many ns the next turn is due; 0: when something happens. */
+/* Returns the ns until the next turn; 0: at the next event. */
 static uint64_t turn(struct tide__tier *tier) {
     const uint64_t now = tide_port_now(tier->port);
     tier->again = tier->rests = false;
     if (tier->error && now >= tier->error_until) {
-        tier->error = 0; /* it is tried once more */
+        tier->error = 0; /* the next write is a retry */
     }
     bound(tier);
     if (tier->opens_again) {
@@ -389,7 +430,7 @@ static uint64_t turn(struct tide__tier *tier) {
     tide__hand_step(tier);
     tide__thaw_step(tier);
     if (tier->freezing && !tier->freeze.busy && !tier->rests) {
-        tide__tier_again(tier); /* what was made has to go somewhere */
+        tide__tier_again(tier); /* new rows need room */
     }
     tide__compact_step(tier);
     tell(tier);

@@ -5,9 +5,10 @@
 
 #include "store/core/options.h"
 #include "store/tier/tier.h"
+#include "tide/placement.h"
 #include "tide/stats.h"
 
-enum { COUNT = 3000, COLUMNS = 32, AT_ONCE = 100 };
+enum { COUNT = 3000, COLUMNS = 32, AT_ONCE = 100, LIMITED = 1000 };
 
 static struct tide_table_options tiered(const struct cluster *c, const char *name) {
     struct tide_table_options o = {.name = name, .key_count = COUNT, .width = COLUMNS, .init = TIDE_INIT_NORMAL, .init_a = 1, .seed = 3};
@@ -147,6 +148,10 @@ static void rows_freeze_and_come_back_in_the_simulator(void **state) {
 static void rows_freeze_and_come_back_on_a_disk(void **state) {
     (void)state;
     rows_freeze_and_come_back(false, 2, TIDE_STATIC, TIDE_KEYS_HASHED);
+    assert_int_equal(tide__limit_set(TIDE_LIMIT_store_tier_readers, 1), 0); /* a thread that reads one after the other */
+    rows_freeze_and_come_back(false, 1, TIDE_STATIC, TIDE_KEYS_HASHED);
+    assert_int_equal(
+        tide__limit_set(TIDE_LIMIT_store_tier_readers, tide__limits[TIDE_LIMIT_store_tier_readers].initial), 0);
 }
 
 /* Records of rows that changed are garbage. Files take a third more than the rows in use, and some segments. */
@@ -222,9 +227,16 @@ static void what_does_not_fit_is_refused_by_name(void **state) {
     o.technique = TIDE_INTENT;
     refused(&c, o, TIDE_EUNSUPPORTED, "a technique other than");
     o = options;
+    o.technique = TIDE_REPLICATE;
+    refused(&c, o, TIDE_EUNSUPPORTED, "a technique other than");
+    o = options;
+    o.consistency.model = TIDE_BSP;
+    refused(&c, o, TIDE_EUNSUPPORTED, "a consistency other than");
+    o = options;
     o.keys = TIDE_KEYS_HASHED;
     o.key_limit = 10;
-    refused(&c, o, TIDE_EUNSUPPORTED, "a limit of keys");
+    o.evict = TIDE_EVICT_LFU;
+    refused(&c, o, TIDE_EUNSUPPORTED, "keys that are admitted, expire or are evicted");
     o = options;
     o.tier_memory = 100;
     refused(&c, o, TIDE_EINVAL, "`memory` is 100 bytes");
@@ -240,7 +252,13 @@ static void what_does_not_fit_is_refused_by_name(void **state) {
     snprintf(cat, sizeof cat, "echo mine > %s/OWNER", path);
     assert_int_equal(system(cat), 0);
     refused(&c, options, TIDE_EMISMATCH, "belongs to another program: mine");
-    pause_cluster(&c, 300000000); /* the refused table has gone, and left the directory alone */
+    pause_cluster(&c, 300000000); /* the refused table has gone, and left the directory as it was */
+    snprintf(cat, sizeof cat, "printf 'tide tier 1\ncluster c\ntable cold-n2\nnode n\n' > %s/OWNER && touch %s/00000007.seg", path, path);
+    assert_int_equal(system(cat), 0);
+    refused(&c, options, TIDE_EMISMATCH, "belongs to another table: tide tier 1 cluster c table cold-n2 node n. Choose");
+    pause_cluster(&c, 300000000);
+    snprintf(cat, sizeof cat, "test -e %s/00000007.seg", path);
+    assert_int_equal(system(cat), 0);
     snprintf(cat, sizeof cat, "printf 'tide tier 1\ncluster other\ntable cold\nnode n2\n' > %s/OWNER && touch %s/00000007.seg", path, path);
     assert_int_equal(system(cat), 0);
     create(&c, options); /* what a process that was killed left is emptied, of whatever cluster it was */
@@ -350,7 +368,13 @@ static void a_row_that_cannot_be_read_is_an_error_not_an_initial_row(void **stat
 }
 
 /* A disk without room: rows that are on it are read, pushes to new keys are refused, and it all goes on after. */
+struct refusal {
+    int code;
+    uint64_t key; /* the first whose push was refused */
+};
+
 static void push_until_full(struct fiber *f) {
+    struct refusal *refusal = f->arg;
     struct tide_table *table = table_of(f->cluster, 0, "cold");
     float ones[COLUMNS], row[COLUMNS], initial[COLUMNS];
     int code = 0;
@@ -361,13 +385,13 @@ static void push_until_full(struct fiber *f) {
     for (; key < COUNT && !code; key += !code) {
         code = tide_table_push(table, &key, 1, ones, NULL);
     }
-    CHECK(f, code == TIDE_ENOSPC && strstr(tide_error_message(), "its disk takes no rows"));
+    CHECK(f, code == refusal->code && strstr(tide_error_message(), "its disk takes no rows"));
     for (uint64_t k = 0; k < key; k++) {
         tide__row_init(&table->options, k, initial, false);
         CHECK(f, tide_table_pull(table, &k, 1, row, NULL) == 0);
         CHECK(f, row[0] > initial[0] + 0.5f);
     }
-    *(uint64_t *)f->arg = key;
+    refusal->key = key;
     tide_table_release(table);
 }
 
@@ -377,26 +401,24 @@ static void push_rest(struct fiber *f) {
     for (size_t i = 0; i < COLUMNS; i++) {
         ones[i] = 1;
     }
-    for (uint64_t key = *(uint64_t *)f->arg; key < COUNT; key++) {
+    for (uint64_t key = ((struct refusal *)f->arg)->key; key < COUNT; key++) {
         CHECK(f, tide_table_push(table, &key, 1, ones, NULL) == 0);
     }
     tide_table_release(table);
 }
 
-static void a_full_disk_refuses_new_rows_and_loses_none(void **state) {
-    (void)state;
+static void a_disk_refuses_new_rows_and_loses_none(struct tide_sim_disk disk, int code, uint64_t least) {
     struct cluster c;
-    uint64_t key = 0;
+    struct refusal refusal = {.code = code};
     open_cluster(&c, true, 1, 5);
-    struct tide_sim_disk disk = {.capacity = 160 << 10};
-    tide_sim_set_disk(c.sim, "n1", &disk);
     create(&c, tiered(&c, "cold"));
-    run_alone(&c, 0, push_until_full, &key);
-    assert_true(key > 500 && key < COUNT);
-    disk.capacity = 0;
+    tide_sim_set_disk(c.sim, "n1", &disk);
+    run_alone(&c, 0, push_until_full, &refusal);
+    assert_true(refusal.key > least && refusal.key < COUNT);
+    disk = (struct tide_sim_disk){.capacity = 0};
     tide_sim_set_disk(c.sim, "n1", &disk);
     pause_cluster(&c, 2000000000);
-    run_alone(&c, 0, push_rest, &key);
+    run_alone(&c, 0, push_rest, &refusal);
     int more = 1;
     run_alone(&c, 0, check_all, &more);
     pause_cluster(&c, 100000000);
@@ -406,7 +428,296 @@ static void a_full_disk_refuses_new_rows_and_loses_none(void **state) {
     close_cluster(&c);
 }
 
+static void a_full_disk_refuses_new_rows_and_loses_none(void **state) {
+    (void)state;
+    a_disk_refuses_new_rows_and_loses_none((struct tide_sim_disk){.capacity = 160 << 10}, TIDE_ENOSPC, 500);
+}
+
+/* As one that was mounted read-only after an error: it is read, and takes no write. */
+static void a_disk_that_takes_no_writes_refuses_new_rows_and_loses_none(void **state) {
+    (void)state;
+    a_disk_refuses_new_rows_and_loses_none((struct tide_sim_disk){.write_error = 1}, TIDE_EIO, 100);
+}
+
+static void a_table_is_refused_by_a_disk_that_takes_no_writes(void **state) {
+    (void)state;
+    struct cluster c;
+    open_cluster(&c, true, 1, 5);
+    struct tide_sim_disk disk = {.write_error = 1};
+    tide_sim_set_disk(c.sim, "n1", &disk);
+    refused(&c, tiered(&c, "cold"), TIDE_EIO, "no second tier in '/tmp' on node n1");
+    pause_cluster(&c, 300000000);
+    disk.write_error = 0;
+    tide_sim_set_disk(c.sim, "n1", &disk);
+    create(&c, tiered(&c, "cold"));
+    close_cluster(&c);
+}
+
+/* A push beyond the limit is refused, wherever the rows are: most of them are on the disk. */
+static void push_to_the_limit(struct fiber *f) {
+    struct tide_table *table = table_of(f->cluster, 0, "cold");
+    float ones[COLUMNS], row[COLUMNS];
+    for (size_t i = 0; i < COLUMNS; i++) {
+        ones[i] = 1;
+    }
+    for (uint64_t key = 0; key < LIMITED; key++) {
+        CHECK(f, tide_table_push(table, &key, 1, ones, NULL) == 0);
+    }
+    for (uint64_t key = LIMITED; key < LIMITED + 50; key++) {
+        CHECK(f, tide_table_push(table, &key, 1, ones, NULL) == TIDE_EFULL);
+    }
+    for (uint64_t key = 0; key < LIMITED; key++) {
+        CHECK(f, tide_table_push(table, &key, 1, ones, NULL) == 0);
+        CHECK(f, tide_table_pull(table, &key, 1, row, NULL) == 0);
+    }
+    tide_table_release(table);
+}
+
+static void a_limit_counts_the_rows_that_are_on_the_disk(void **state) {
+    (void)state;
+    struct cluster c;
+    struct tide_table_stats s;
+    open_cluster(&c, true, 1, 5);
+    struct tide_table_options options = tiered(&c, "cold");
+    options.keys = TIDE_KEYS_HASHED;
+    options.key_count = 0;
+    options.key_limit = LIMITED;
+    create(&c, options);
+    run_alone(&c, 0, push_to_the_limit, NULL);
+    struct tide_table *table = table_of(&c, 0, "cold");
+    tide_table_stats(table, &s);
+    assert_true(s.cold_rows > LIMITED / 2);
+    tide_table_release(table);
+    close_cluster(&c);
+}
+
+static void push_wide(struct fiber *f) {
+    struct tide_table *table = table_of(f->cluster, 0, "cold");
+    const size_t width = table->options.width;
+    float *ones = malloc(width * sizeof *ones);
+    for (size_t i = 0; i < width; i++) {
+        ones[i] = 1;
+    }
+    for (uint64_t key = 0; key < table->options.key_count; key++) {
+        CHECK(f, tide_table_push(table, &key, 1, ones, NULL) == 0);
+    }
+    free(ones);
+    tide_table_release(table);
+}
+
+/* A node whose cap is less than the table's memory: rows go to the disk, and no push is refused. */
+static void the_cap_of_a_node_bounds_the_rows_in_memory(void **state) {
+    (void)state;
+    enum { WIDE = 2048, ROWS_PUSHED = 5000 };
+    struct cluster c;
+    struct tide_table_stats s;
+    memset(&c, 0, sizeof c);
+    strcpy(c.directory, "/tmp/tide-store-XXXXXX");
+    assert_non_null(mkdtemp(c.directory));
+    assert_int_equal(tide_sim_create(&(struct tide_sim_options){.seed = 5}, &c.sim), 0);
+    add_node_with(&c, (struct tide_node_options){.memory = TIDE_MEMORY_CAP_MIN});
+    struct tide_table_options options = tiered(&c, "cold");
+    options.key_count = ROWS_PUSHED;
+    options.width = WIDE;
+    options.tier_memory = 4 * TIDE_MEMORY_CAP_MIN;
+    create(&c, options);
+    run_alone(&c, 0, push_wide, NULL);
+    struct tide_table *table = table_of(&c, 0, "cold");
+    tide_table_stats(table, &s);
+    assert_true(s.cold_rows > 0 && s.rows * WIDE * sizeof(float) < TIDE_MEMORY_CAP_MIN);
+    tide_table_release(table);
+    close_cluster(&c);
+}
+
+/* ---- rows that are brought up ahead ---- */
+
+struct ahead {
+    bool intent;
+    uint64_t keys[AT_ONCE];
+    uint64_t reads; /* while the rows were pulled */
+};
+
+static void bring_up(struct fiber *f) {
+    struct ahead *ahead = f->arg;
+    struct tide_table *table = table_of(f->cluster, f->index, "cold");
+    struct tide_table_stats before, after;
+    float rows[AT_ONCE * COLUMNS];
+    CHECK(f, tide_worker_begin(f->node, 0, 0) >= 0);
+    CHECK(f, (ahead->intent ? tide_table_intent(table, ahead->keys, AT_ONCE, 1, 2)
+                            : tide_table_localize(table, ahead->keys, AT_ONCE, NULL)) == 0);
+    (void)tide_sleep(TIDE_SECOND);
+    for (unsigned i = 0; i < f->cluster->count; i++) {
+        struct tide_table *at = table_of(f->cluster, i, "cold");
+        tide_table_stats(at, &before);
+        ahead->reads -= before.thawed;
+        tide_table_release(at);
+    }
+    CHECK(f, tide_table_pull(table, ahead->keys, AT_ONCE, rows, NULL) == 0);
+    for (unsigned i = 0; i < f->cluster->count; i++) {
+        struct tide_table *at = table_of(f->cluster, i, "cold");
+        tide_table_stats(at, &after);
+        ahead->reads += after.thawed;
+        tide_table_release(at);
+    }
+    tide_worker_end();
+    tide_table_release(table);
+}
+
+/* A pull of rows that were on the disk when they were announced reads none. Static tables: rows stay at their homes. */
+static void rows_are_brought_up_ahead(void **state) {
+    (void)state;
+    for (unsigned nodes = 1; nodes <= 2; nodes++) {
+        for (int intent = 0; intent < 2; intent++) {
+            for (uint8_t technique = TIDE_STATIC; technique <= TIDE_RELOCATE; technique++) {
+                struct cluster c;
+                struct ahead ahead = {.intent = intent};
+                open_cluster(&c, true, nodes, 5);
+                struct tide_table_options options = tiered(&c, "cold");
+                options.technique = technique;
+                options.tier_memory += 400 * (COLUMNS * sizeof(float) + 5) + (nodes - 1) * (128 << 10);
+                create(&c, options);
+                run_alone(&c, 0, push_all, NULL);
+                pause_cluster(&c, 100000000);
+                struct tide_table *table = table_of(&c, 0, "cold");
+                size_t count = 0;
+                for (uint64_t key = 0; key < COUNT && count < AT_ONCE; key++) {
+                    uint16_t owner;
+                    const bool local = tide_table_where(table, key, &owner) == 0 && owner == tide_node_id(c.nodes[0]);
+                    ahead.keys[count] = key;
+                    count += local || intent || technique == TIDE_RELOCATE;
+                }
+                assert_int_equal(count, AT_ONCE);
+                run_alone(&c, 0, bring_up, &ahead);
+                assert_int_equal(ahead.reads, 0);
+                tide_table_release(table);
+                close_cluster(&c);
+            }
+        }
+    }
+}
+
+/* ---- operations that come straight ---- */
+
+struct straight {
+    uint64_t keys[AT_ONCE]; /* at home on node 2, rows of node 3 */
+    size_t count;
+    uint64_t cold; /* one of them, whose row is on the disk */
+};
+
+static void localize_all(struct fiber *f) {
+    struct tide_table *table = table_of(f->cluster, f->index, "cold");
+    uint64_t keys[AT_ONCE];
+    for (uint64_t first = 0; first < COUNT; first += AT_ONCE) {
+        key_list(first, keys, AT_ONCE);
+        CHECK(f, tide_table_localize(table, keys, AT_ONCE, NULL) == 0);
+    }
+    tide_table_release(table);
+}
+
+static void push_some(struct fiber *f) {
+    const struct straight *s = f->arg;
+    struct tide_table *table = table_of(f->cluster, f->index, "cold");
+    float ones[AT_ONCE * COLUMNS];
+    for (size_t i = 0; i < TIDE_COUNT(ones); i++) {
+        ones[i] = 1;
+    }
+    CHECK(f, tide_table_push(table, s->keys, s->count, ones, NULL) == 0);
+    tide_table_release(table);
+}
+
+/* The row is read while the pull is in flight. */
+static void push_and_pull(struct fiber *f) {
+    const struct straight *s = f->arg;
+    struct tide_table *table = table_of(f->cluster, f->index, "cold");
+    struct tide_ticket ticket;
+    float ones[COLUMNS], row[COLUMNS], initial[COLUMNS];
+    for (size_t i = 0; i < COLUMNS; i++) {
+        ones[i] = 1;
+    }
+    tide__row_init(&table->options, s->cold, initial, false);
+    CHECK(f, tide_table_push(table, &s->cold, 1, ones, &ticket) == 0);
+    (void)tide_sleep(5000000);
+    CHECK(f, tide_table_pull(table, &s->cold, 1, row, NULL) == 0);
+    CHECK(f, fabsf(row[0] - initial[0] - 3) < 0.001f);
+    CHECK(f, tide_ticket_wait(&ticket) == 0);
+    tide_table_release(table);
+}
+
+static void a_pull_that_comes_straight_does_not_overtake_a_push_to_a_cold_row(void **state) {
+    (void)state;
+    struct cluster c;
+    struct straight s = {.count = 0};
+    open_cluster(&c, true, 3, 5);
+    struct tide_table_options options = tiered(&c, "cold");
+    options.technique = TIDE_RELOCATE;
+    create(&c, options);
+    struct tide_table *table = table_of(&c, 0, "cold"), *owner = table_of(&c, 2, "cold");
+    for (uint64_t key = 0; key < COUNT && s.count < AT_ONCE; key++) {
+        uint16_t home;
+        assert_int_equal(tide_table_where(table, key, &home), 0);
+        s.keys[s.count] = key;
+        s.count += home == tide_node_id(c.nodes[1]);
+    }
+    struct fiber fibers[1];
+    start(&c, &fibers[0], 2, 2, localize_all, NULL);
+    finish(&c, fibers, 1);
+    run_alone(&c, 0, push_some, &s); /* node 1 learns where the rows are */
+    start(&c, &fibers[0], 2, 2, push_all, NULL);
+    finish(&c, fibers, 1);
+    pause_cluster(&c, 100000000);
+    size_t cold = 0;
+    for (size_t i = 0; i < s.count; i++) {
+        uint64_t word;
+        atomic_uint_fast64_t *at = tide__tier_word(owner, s.keys[i], &word);
+        tide__word_unlock(at, word);
+        s.cold = tide__word_state(word) == TIDE__COLD ? s.keys[i] : s.cold;
+        cold += tide__word_state(word) == TIDE__COLD;
+    }
+    assert_true(cold > 0);
+    tide_sim_set_latency(c.sim, 20000000, 20000000);
+    struct tide_table_stats before, after;
+    tide_table_stats(table, &before);
+    run_alone(&c, 0, push_and_pull, &s);
+    tide_table_stats(table, &after);
+    assert_int_equal(after.location_used - before.location_used, 2);
+    tide_table_release(owner);
+    tide_table_release(table);
+    close_cluster(&c);
+}
+
 /* ---- generations ---- */
+
+/* A program that starts again with less memory for its rows. */
+static void rows_come_back_to_a_table_with_less_memory(void **state) {
+    (void)state;
+    struct cluster c;
+    struct tide_table_stats s;
+    char dir[] = "/tmp/tide-tier-XXXXXX", command[100];
+    int more = 1;
+    assert_non_null(mkdtemp(dir));
+    struct saving saving = {.options = {.dir = dir, .keep = 2}};
+    struct restoring restoring = {.dir = dir};
+    for (int life = 0; life < 2; life++) {
+        open_cluster(&c, false, 1, 5);
+        struct tide_table_options options = tiered(&c, "cold");
+        options.tier_memory *= life == 0 ? 20 : 1;
+        create(&c, options);
+        if (life == 0) {
+            run_alone(&c, 0, push_all, NULL);
+            run_alone(&c, 0, save_run, &saving);
+        } else {
+            run_alone(&c, 0, restore_run, &restoring);
+            run_alone(&c, 0, check_all, &more);
+        }
+        struct tide_table *table = table_of(&c, 0, "cold");
+        tide_table_stats(table, &s);
+        assert_true(life == 0 ? s.cold_rows == 0 : s.cold_rows > COUNT / 2);
+        tide_table_release(table);
+        close_cluster(&c);
+    }
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+}
 
 static void a_generation_has_the_rows_that_are_on_the_disk(void **state) {
     (void)state;
@@ -519,8 +830,9 @@ static void rows_are_read_side_by_side(void **state) {
     assert_int_equal(tide__limit_set(TIDE_LIMIT_store_tier_rows, tide__limits[TIDE_LIMIT_store_tier_rows].initial), 0);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     (void)signal(SIGPIPE, SIG_IGN);
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_freeze_and_come_back_in_the_simulator),
         cmocka_unit_test(rows_freeze_and_come_back_on_a_disk),
@@ -529,6 +841,13 @@ int main(void) {
         cmocka_unit_test(a_dropped_table_leaves_nothing),
         cmocka_unit_test(a_row_that_cannot_be_read_is_an_error_not_an_initial_row),
         cmocka_unit_test(a_full_disk_refuses_new_rows_and_loses_none),
+        cmocka_unit_test(a_disk_that_takes_no_writes_refuses_new_rows_and_loses_none),
+        cmocka_unit_test(a_table_is_refused_by_a_disk_that_takes_no_writes),
+        cmocka_unit_test(a_limit_counts_the_rows_that_are_on_the_disk),
+        cmocka_unit_test(the_cap_of_a_node_bounds_the_rows_in_memory),
+        cmocka_unit_test(rows_are_brought_up_ahead),
+        cmocka_unit_test(a_pull_that_comes_straight_does_not_overtake_a_push_to_a_cold_row),
+        cmocka_unit_test(rows_come_back_to_a_table_with_less_memory),
         cmocka_unit_test(a_generation_has_the_rows_that_are_on_the_disk),
         cmocka_unit_test(pushes_while_a_generation_is_written_are_frozen),
         cmocka_unit_test(rows_made_during_a_generation_are_in_the_next),
