@@ -1,5 +1,5 @@
--- A table of many more keys than are used: 10^9 that may come, 10^7 that are pushed, in random order; then the memory of
--- the node (VmHWM), of which `memory` bounds rows, index and buffers.
+-- A table of many more keys than are used: 10^9 that may come, 10^7 that are pushed, in random order; then the memory
+-- of the node (VmHWM), of which `memory` bounds rows, index and buffers.
 local tide = require "tide"
 local opt = tide.options {
   disk = {"directory of the rows", default = "/var/tmp"}, claimed = {"keys that may come", default = 10 ^ 9},
