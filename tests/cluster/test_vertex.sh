@@ -38,6 +38,11 @@ tide.main(function()
   assert(program:id() == tree():id())
   local train <const>, test <const> = forest:whole "train", forest:whole "test"
   assert(train:rows() == 40 and test:rows() == 8 and forest.vocabulary == 50 and forest.classes == 5)
+  assert(train:slice(40, 1):rows() == 1 and train:slice(41, 0):rows() == 0)
+  for _, bad in ipairs {{0, 1}, {40, 2}, {1, -1}, {1.5, 1}} do -- the samples behind a part are another's
+    assert(not pcall(train.slice, train, bad[1], bad[2]))
+  end
+  assert(not pcall(train.batches, train, 0)) -- it would never end
 
   -- Outputs come in the order of samples and their vertices, whatever else is in the batch.
   local m = program:compile {optimizer = nn.sgd {lr = 0.1}, tables = {E = {"sgd", lr = 0.1}}}

@@ -21,7 +21,14 @@ end
 function part:rows() return self.count end
 
 ---Samples first .. first + count - 1, from 1, of this part; shares storage.
+---@param first integer
+---@param count integer
 function part:slice(first, count)
+  if math.type(first) ~= "integer" or math.type(count) ~= "integer" or first < 1 or count < 0
+      or count > self.count - first + 1 then
+    error(package.error("T0113", ("slice(%s, %s) is not within the part's %d samples, numbered from 1"):format(
+      first, count, self.count)), 2)
+  end
   return setmetatable({forest = self.forest, order = self.order, first = self.first + first - 1, count = count,
                        labels = self.labels}, part)
 end
@@ -55,6 +62,9 @@ end
 ---@param size integer samples
 ---@param o? {shuffle?: integer} seed of the order; without it that of the file
 function part:batches(size, o)
+  if math.type(size) ~= "integer" or size < 1 then
+    error(package.error("T0113", ("batches: the size %s is not a whole number from 1"):format(size)), 2)
+  end
   local whole, at = self, 0
   if o and o.shuffle then
     local order = tensor.zeros("u32", self.count, 1)

@@ -155,6 +155,9 @@ end
 ---@param name string
 ---@param size integer rows in a batch
 function set:batches(name, size)
+  if math.type(size) ~= "integer" or size < 1 then
+    error(package.error("T0113", ("batches: the size %s is not a whole number from 1"):format(size)), 2)
+  end
   local rows, first = set.part(self, name):rows(), 0
   return function()
     if first >= rows then return nil end
