@@ -305,7 +305,7 @@ tide.main(function()
   refused("operand 1, element 2: backward gives", faulty("half", function(g, _, a) return g * a end))
   refused("backward of wide: gradient 1 is [B x 1], and its operand [B x 4]",
     faulty("wide", function(g, _, a) return (g * a):sum "rows" end))
-  refused("backward of many gives 2 gradients, and it has 1 operands", faulty("many", function(g) return g, g end))
+  refused("backward of many returns 2 gradients, and it has 1 operands", faulty("many", function(g) return g, g end))
   refused("operation none has no backward", faulty "none")
   refused("gradient 1 is a number", faulty("one", function() return 1 end))
   refused("operation outside reads a value from outside: make it an operand", nn.program, "bad", function(p)

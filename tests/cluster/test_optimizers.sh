@@ -171,11 +171,11 @@ local function check_refusals()
   refused("step returns a table", own {step = function(s) return s.w end})
   refused("cannot be called `decay`", own {state = {"decay"}})
   refused("cannot be called `w`", own {numbers = function() return {w = 1} end})
-  refused("numbers gives `c` as a string", own {numbers = function() return {c = "1"} end})
+  refused("numbers returns `c` as a string", own {numbers = function() return {c = "1"} end})
   refused("nn.lion has no option `beta`", nn.lion, {lr = 1, beta = 0.9})
   refused("nn.lion requires lr", nn.lion, {})
   refused("nn.each requires a function", nn.each, nn.sgd {lr = 1})
-  refused("gives a number for parameter `wide`", function() net():compile {optimizer = nn.each(function() return 1 end)} end)
+  refused("returns a number for parameter `wide`", function() net():compile {optimizer = nn.each(function() return 1 end)} end)
   refused("average is 2, not a number between 0 and 1", function() net():compile {average = 2} end)
   refused("update requires an optimizer", function()
     local m = net():compile {}
@@ -207,7 +207,7 @@ local function check_gradients()
   local g = parts:gradients(data)
   local norm = g:norm()
   assert(close(g:scale(0.25):norm(), norm / 4, 1e-6))
-  refused("add takes what gradients(batch)", g.add, g, {})
+  refused("add requires the result of gradients(batch)", g.add, g, {})
   -- The average follows the parameters, and evaluations use it.
   local m, e = net():compile {optimizer = nn.momentum {lr = 0.01}, average = 0.75}, {}
   local w = m:parameter "wide"

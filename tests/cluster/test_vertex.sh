@@ -192,11 +192,11 @@ tide.main(function()
     end
   end
   refused('the program has no table "F"', program.compile, program, {tables = {E = {"sgd", lr = 1}, F = {"sgd", lr = 1}}})
-  refused("it takes parts of a tide.data.forest", m.step, m, {x = 1})
+  refused("it requires parts of a tide.data.forest", m.step, m, {x = 1})
   local wide = tide.data.forest {generate = "random_trees", samples = 2, vocabulary = 500, max = 5}
   refused("its table has 50 rows", m.step, m, wide:whole "train")
   local net = nn.sequential {input = {3}, loss = nn.xent(), nn.linear(2)}:compile {optimizer = nn.sgd {lr = 1}}
-  refused("takes tensors, not a forest", net.step, net, train)
+  refused("requires tensors, not a forest", net.step, net, train)
   refused("has no option `vocab`", tide.data.forest, {generate = "chains", vocab = 5})
   print "all is as it should be"
 end)

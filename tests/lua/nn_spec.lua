@@ -85,7 +85,7 @@ describe("tide.nn", function()
     end
     refused("the size of a linear layer is 0", nn.linear, 0)
     refused("layer option `strde` is not known", nn.conv, 3, 3, {strde = 1})
-    refused("dropout takes a share", nn.dropout, 1)
+    refused("dropout requires a share", nn.dropout, 1)
     refused("nn.adam requires lr", nn.adam, {})
     refused("nn.sgd has no option `mu`", nn.sgd, {lr = 1, mu = 0.5})
     refused("requires input", nn.sequential, {})

@@ -1,10 +1,10 @@
--- A batch and a learning rate that follow what training can bear: the part of one worker. Qiao et al., Pollux (OSDI
--- 2021), sections 3 and 4.1; AdaScale is of Johnson et al. (ICML 2020).
+-- Adapts batch and learning rate to the noise of the gradients, in one worker. Qiao et al., Pollux (OSDI 2021),
+-- sections 3 and 4.1; AdaScale: Johnson et al. (ICML 2020).
 --
--- In sampled steps each worker's squared norm of its gradient rides on the exchange, so all know how noisy gradients
--- are. The first worker tells the factor on the rate, progress and the batch of the next step with the sums of a step
--- (the others add 0 to them), so all have the same bits. Passes of a step add up in an array; the last one gives the
--- layers to the exchange. Norms go by group, matrices and vectors.
+-- In sampled steps each worker sends the squared norm of its gradient with the exchange, so that all workers measure
+-- the noise. The first worker sends the factor on the rate, progress and the batch of the next step with the sums of a
+-- step (the others add 0), so all have the same bits. Passes of a step add up in an array; the last one passes the
+-- layers to the exchange. Norms are kept by group, matrices and vectors.
 local compute = require "tide.compute"
 local package = require "tide.package"
 local tensor = require "tide.tensor"
@@ -18,8 +18,8 @@ local SHARE <const> = 0.01 -- of a step's time that samples may take
 local EVERY_MOST <const> = 100 -- steps between two samples
 local ADDS <const> = {rule = "sgd", rate = -1} -- as an update rule: w + g
 
----Places in the numbers of a step; those behind LOCAL are told by the first worker. DIVISOR: of the sums. ROWS: squares
----of the gradients of rows, which all tell.
+---Places in the numbers of a step; those behind LOCAL are set by the first worker. DIVISOR: of the sums. ROWS: squares
+---of the gradients of rows, set by all workers.
 adapt.numbers = {DIVISOR = 1, LOSS = 2, CORRECT = 3, COUNT = 4, LOCAL = 5, FACTOR = 7, TOTAL = 9, PASSES = 10,
                  MEET = 11, EVERY = 12, PROGRESS = 13, ROWS = 14}
 local N <const> = adapt.numbers
@@ -48,7 +48,7 @@ end
 
 ---- state ---------------------------------------------------------------------------------------------------------
 
----What a worker that joins has to know.
+---The state that a joiner receives.
 function adapt:export()
   return {total = self.total, passes = self.passes_wished, progress = self.progress, factor = self.factor,
           noise = self.noise, every = self.every, restarted = self.restarted}
@@ -71,7 +71,7 @@ function adapt:statistics(group)
   return sqr, var
 end
 
----What a step of `scale` times the user's batch brings on, in steps of that.
+---The progress of a step of `scale` times the user's batch, in steps of that batch.
 function adapt:gain(scale, group)
   local sqr, var = self:statistics(group)
   if not sqr then return 1 end
@@ -94,7 +94,7 @@ function adapt:add_norms(layer, gradients, factor, out)
   self.cost_s = self.cost_s + tide.now() - began
 end
 
----In how many passes this worker computes `count` examples.
+---The number of passes in which this worker computes `count` examples.
 function adapt:passes(count)
   local most <const> = self.o.hi or count
   return math.max(math.min(math.max(self.passes_wished, (count + most - 1) // most), count), 1)
@@ -102,13 +102,13 @@ end
 
 ---@param number integer of the step
 ---@param workers integer
----@return boolean whether gradients are looked at in this step
+---@return boolean whether this step is sampled
 local function is_sampled(self, number, workers)
   if self.o.rule == "none" and not self.o.max then return false end
   return number % self.every == 0 or workers == 1 and number % self.every == 1
 end
 
--- One gradient shows no noise: it is compared with that of the step before.
+-- One gradient alone shows no noise; it is compared with the previous step's.
 local function pair(self, layers, gradients, number, examples)
   local own = {0, 0}
   for _, layer in ipairs(layers) do self:add_norms(layer, gradients, 1 / examples ^ 2, own) end
@@ -172,7 +172,7 @@ function adapt:backward(exchange, batch, hooks)
   return sum
 end
 
--- The factor of each group for the step that is over here and not yet summed.
+-- The factor of each group for the step that this worker has ended and that is not yet summed.
 local function factors_of(self, scale)
   local rule <const> = self.o.rule
   if rule == "adascale" then return self:gain(scale, 1), self:gain(scale, 2) end
@@ -184,10 +184,10 @@ local function factors_of(self, scale)
   return f, f
 end
 
----What the worker adds to the sums of a step; the first one tells for all.
+---The worker's contribution to the numbers of a step; the first worker sets those of all.
 ---@param numbers number[]
 ---@param leads boolean
----@param step_s number|nil seconds of a step, as far as is known
+---@param step_s number|nil seconds of a step, if measured
 function adapt:tell(numbers, leads, step_s)
   numbers[N.LOCAL], numbers[N.LOCAL + 1] = self.own.local_[1], self.own.local_[2]
   if not leads then return end
@@ -203,8 +203,8 @@ function adapt:tell(numbers, leads, step_s)
   self.cost_s = 0
 end
 
----What the numbers of a step say, which are the same on all workers.
----@param p table the step, of which updates are still to be made
+---Applies the numbers of a step, which are equal on all workers.
+---@param p table the step, whose updates are pending
 function adapt:told(p, numbers)
   p.own_local, p.examples = {numbers[N.LOCAL], numbers[N.LOCAL + 1]}, numbers[N.DIVISOR]
   if numbers[N.FACTOR] > 0 then -- else the first worker died in this step
@@ -218,7 +218,7 @@ function adapt:told(p, numbers)
   p.step = p.step - self.restarted
 end
 
----All updates of a step are made: what its gradients showed goes into the averages.
+---Called after all updates of a step: adds its measurements to the averages.
 ---@param p table the step
 ---@param present integer workers whose gradients are in it
 function adapt:learn(p, present)
@@ -240,11 +240,11 @@ function adapt:learn(p, present)
   end
 end
 
----- what the policy hears --------------------------------------------------------------------------------------------
+---- measurements for the policy --------------------------------------------------------------------------------------
 
----A step of this worker has ended.
----@param seconds number since the one before
----@param waited_s number of them it waited for others
+---Called at the end of a step of this worker.
+---@param seconds number since the previous one
+---@param waited_s number of them, blocked on other workers
 ---@param count integer its examples
 ---@param passes integer
 function adapt:measured(seconds, waited_s, count, passes)

@@ -1,13 +1,12 @@
 -- tide.nn.exchange: a model's gradients among the workers of a job, step by step.
 --
--- A step's gradients leave layer by layer while backward runs; the sums are awaited, and the update made, layer by
--- layer where the next forward asks for the parameters. Every worker holds and updates all parameters; as the sums are
--- the same bit for bit, so are the parameters. How each layer travels is a plan of the run's `comm` policy: worker 1
--- hears of it and tells it with its sums of a step, so that all change with the next one.
+-- The gradients of a step leave layer by layer while backward runs. The next forward pass blocks on the sum of a layer,
+-- and updates it, where it first reads the layer's parameters. Every worker holds and updates all parameters; the sums
+-- are equal bit for bit, and so are the parameters. The plan of the run's `comm` policy says how each layer travels:
+-- worker 1 receives it and sends it with its sums of a step, so that all workers change at the next one.
 --
--- When workers die the others go on with the step under way (runtime/exchange/view.c): `present` are the ranks of those
--- who took part in the last step whose sums are known, the same on all workers. A layer's sum is divided by the number
--- of examples that are in it.
+-- If workers die, the others continue the step in flight (runtime/exchange/view.c): `present` are the ranks of the last
+-- step whose sums are complete, equal on all workers. A layer's sum is divided by the number of its examples.
 local adapt = require "tide.nn.adapt"
 local compute = require "tide.compute"
 local package = require "tide.package"
@@ -21,7 +20,7 @@ local KEY <const> = 1024
 local TELL_EVERY_S <const> = 0.25
 local N <const> = adapt.numbers
 
----What a program's layers are to an exchange: where they lie, and which gradients come as factors.
+---The layers of a program for an exchange: their places, and which gradients are factors.
 ---@param program tide.nn.program
 ---@return table[] {id, name, first, count (elements, from 0), rows, cols (largest matrix), values, rest (not in
 ---matrices), row_values (of factors, for one row), positions (rows of factors for one example: as many as the matrix is
@@ -75,13 +74,13 @@ function exchange.values_out(t, path, workers, rank)
   return 2 * t.values * (workers - 1) / workers
 end
 
----Makes the actor, and tells everybody's address to everybody; again without those who died meanwhile.
+---Makes the actor and distributes all addresses; retries without the workers that died meanwhile.
 ---@param w tide.worker
 ---@param layers table[] of compute.exchange
 ---@param elements integer
----@param ranks integer[] of those that call this, in order
+---@param ranks integer[] of the callers, in order
 ---@return table compute.exchange
----@return integer[] ranks of those who take part
+---@return integer[] ranks of the participants
 function exchange.connect(w, layers, elements, ranks)
   while true do
     local index
@@ -121,12 +120,12 @@ function exchange.new(w, model, ranks, adapts)
   return self
 end
 
----Ends it; everybody has all that it gave.
+---Ends the exchange, after all workers have received its sums.
 function exchange:close()
   self.core:close()
 end
 
----Steps from now on follow a plan: the same on all workers.
+---Later steps follow the plan, which is equal on all workers.
 function exchange:follow(plan)
   self.core:plan(self:whole(plan))
   self:offer()
@@ -161,10 +160,10 @@ function exchange:update(l, folded)
   end
 end
 
----What the sum of a layer is multiplied with: so many examples are in it.
+---The factor on the sum of a layer with so many examples.
 function exchange:scale(count) return count > 0 and (self.model.adds and 1 or 1 / count) or 0 end
 
----A layer whose gradients of the last step are here: updates its parameters.
+---Updates the parameters of a layer whose sum of the last step has arrived.
 ---@param l integer
 ---@param count integer examples in its sum
 function exchange:take(l, count)
@@ -196,8 +195,8 @@ function exchange:take(l, count)
   if self.model.updated then self.model:updated(l) end
 end
 
----Waits for a layer's gradients of the last step and updates its parameters. While they are on their way, those of
----others are worked on that are here: that has to be done anyway, and hides the waiting.
+---Blocks until a layer's sum of the last step has arrived, and updates its parameters. Meanwhile it updates other
+---layers whose sums have arrived, which hides the wait.
 function exchange:arrive(l)
   local p <const> = self.pending
   while p and not p.arrived[l] do
@@ -208,7 +207,8 @@ function exchange:arrive(l)
   end
 end
 
----The next forward is at a layer: from its gradient on so much time went by in which its sum could travel unnoticed.
+---Called when the next forward pass reaches a layer: measures the time since its gradient, in which its sum could
+---travel unnoticed.
 function exchange:reach(l)
   local left <const> = self.left_at[l]
   if left then self.windows[l] = tide.now() - self.waited_s - left end
@@ -235,8 +235,8 @@ function exchange:arrive_clipped()
   end
 end
 
----Before a step: the sums of the last one are here, and the plan that all follow from now on.
----@return integer[] ranks of those who took part in it
+---Called before a step, after the sums of the last one: adopts the plan of all workers.
+---@return integer[] ranks of the last step
 function exchange:begin()
   local p <const> = self.pending
   if not p or p.begun then return self.present end
@@ -265,17 +265,17 @@ function exchange:begin()
   return present
 end
 
----@return number what the last step's gradients are multiplied with: below 1 if they are clipped, 0 if it is left out
+---@return number the factor on the last step's gradients: below 1 if they are clipped, 0 if the step is left out
 function exchange:bound()
   self:begin()
   local p <const> = self.pending
   return p.skipped and 0 or p.clip or 1
 end
 
----@return boolean whether this worker is the first of those that are there
+---@return boolean whether this worker is the first of those present
 function exchange:leads() return self.present[1] == self.w.rank end
 
----One step: forward and backward of a batch, with the last step's gradients coming and this one's leaving meanwhile.
+---One step: forward and backward of a batch. The last step's sums arrive and this step's gradients leave meanwhile.
 ---@param step integer number of it in the training
 ---@return table {loss=, count=, correct=} of this worker's batch
 function exchange:step(batch, step)
@@ -315,14 +315,14 @@ function exchange:step(batch, step)
   return r
 end
 
----The plan of the next step, if there is news.
+---The plan of the next step, if it changed.
 function exchange:proposed()
   local plan <const> = self.w.comm
   if not plan or plan.epoch == self.plan.epoch then return nil end
   return self:whole(plan)
 end
 
----Of a batch that changes norms of whole gradients are wanted, and pieces of one that is cut add up: none travels as
+---A batch that changes requires norms of whole gradients, and the pieces of a cut batch add up: none travels as
 ---factors.
 function exchange:whole(plan)
   if not self.adapts and not self.model.memory_limit then return plan end
@@ -350,9 +350,9 @@ function exchange.set(to, from, scale, elements)
   compute.update("cpu", {rule = "sgd", rate = -scale}, 0, elements, to, from)
 end
 
----Everybody takes the tensors of a worker that has them, layer by layer: what all others add to them is zero.
+---All workers receive the tensors of one that has them, layer by layer: the others add zeros.
 ---@param tensors table[] of the parameters' layout
----@param sources integer[] ranks of those that have them; another one's turn comes when one dies
+---@param sources integer[] ranks of workers that have them; if one dies, the next one sends
 function exchange:hand_over(tensors, sources)
   local gradients <const>, sum <const> = self.core:gradients(KEY), self.core:sum(KEY)
   local all <const> = self.model.layout.keys * KEY
@@ -382,7 +382,7 @@ function exchange:hand_over(tensors, sources)
   end
 end
 
----What the policy is told of: seconds of each layer under its path, and what the links gave.
+---Measurements for the policy: seconds of each layer under its path, and the rate of the links.
 function exchange:tell()
   self.told.steps = self.told.steps + 1
   local now <const> = tide.now()
@@ -406,8 +406,8 @@ function exchange:tell()
   self.told_at, self.told = now, {steps = 0, bytes = stats.bytes, busy_s = stats.busy_s, waited_s = waited_s}
 end
 
----Waits for what is under way: then the parameters are those after the last step, and the figures have all that this
----worker sent for it.
+---Blocks until no sum is in flight. Then the parameters are those after the last step, and the figures include all that
+---this worker sent for it.
 function exchange:settle()
   self:begin()
   for l in ipairs(self.tensors) do self:arrive(l) end
@@ -424,8 +424,8 @@ function exchange:totals()
 end
 
 ---Figures since the last call, for a report of all workers, which adds them up.
----@return table {comm_bytes, comm_s: something was under way, comm_skew_s: of which others had not ended the step that
----this worker had ended, comm_wait_s: it waited for gradients that all had ready, ...}
+---@return table {comm_bytes, comm_s: some gradient was in flight, comm_skew_s: of it, only this worker had ended the
+---step, comm_wait_s: of it, blocked on gradients that all had ready, ...}
 function exchange:figures()
   local now <const>, was <const> = self.core:stats(), self.reported
   self.reported = now

@@ -141,7 +141,7 @@ function factors.coding(o) return new_spec("coding", {lr = 0.5, atoms = 32, l1 =
 
 ---- the model -----------------------------------------------------------------------------------------------------
 
----What an exchange has to know of the matrix, as tide.nn.exchange.describe gives it for programs.
+---The matrix as a layer of an exchange, like tide.nn.exchange.describe for programs.
 local function describe(rows, columns)
   local n <const> = rows * columns
   return {{id = 1, name = "W", first = 0, count = n, rows = rows, cols = columns, values = n, rest = 0, bytes = 4 * n,
@@ -157,7 +157,7 @@ function factors.describe(o, set) return describe(KINDS[o.kind].shape(o, set)) e
 
 ---@class tide.factors.model what tide.nn.exchange drives
 ---@field w table tensor rows x columns: shares storage with `parameters`
----@field used integer rows of factors that were handed over since it was last set to 0; nonzeros: of their values
+---@field used integer rows of factors passed on since it was last set to 0; nonzeros: of their values
 local model = {}
 model.__index = model
 
@@ -183,14 +183,14 @@ local function new_input(self, part, seed)
   return {arguments = arguments, count = count, storage = storage}
 end
 
----The rate of a step. What is added as it is has a rate of -1.
+---The rate of a step; -1 for changes that are added unscaled.
 function model:rate(step)
   if self.adds then return -1 end
   local lr <const> = self.spec.lr
   return type(lr) == "function" and lr(step) or lr
 end
 
----Hands over the factors of a batch: numbers of examples.
+---Passes on the factors of a batch of these examples.
 ---@return {loss: number, count: number, correct: number} summed, before the step
 function model:backward(batch, hooks, x)
   hooks.need(1)
@@ -208,10 +208,10 @@ function model:backward(batch, hooks, x)
   return {loss = r.loss, count = r.count, correct = r.correct or 0}
 end
 
----Plain gradient descent, which products can do.
+---Plain gradient descent, which products can make.
 function model.folds() return true end
 
----Nothing beside the parameters.
+---No memory beside the parameters.
 function model.remembered() return {} end
 
 ---Gradients are the exchange's, and their sum.
@@ -227,7 +227,7 @@ function model:updated()
   if self.kind.updated then self.kind.updated(self.w) end
 end
 
----W becomes what the dual variables of all examples stand for.
+---Sets W from the dual variables of all examples.
 local function rebuild(input)
   local a <const> = input.arguments
   local all = tensor.zeros("u32", input.count, 1)
@@ -236,7 +236,7 @@ local function rebuild(input)
                                 dual = a.dual, l2 = a.l2}
 end
 
----Sums over examples, u32 tensor of their numbers, with W as it is.
+---Sums over examples (a u32 tensor of their numbers) for the current W.
 ---@return {loss: number, correct: number, entropy: number}
 function model:evaluate(input, numbers)
   local arguments <const> = input.arguments
@@ -300,8 +300,8 @@ local function piece_of_duals(self, i, n)
   return replica.range(first - 1, count), self.input.storage:slice(first, count), count
 end
 
----All workers leave, and others go on from what they leave. W is in its table since the end of the epoch; the dual
----variables, each so far its worker's alone, go to one too.
+---Called when all workers leave and others will resume. W is in its table since the end of the epoch; the dual
+---variables, so far local to their workers, are written to a table too.
 function trainer:hand_in()
   local left_off <const>, ranks <const> = self.group.left_off, self.group.leavers
   if self.model.adds then
@@ -315,7 +315,7 @@ function trainer:hand_in()
   self.w.state = left_off
 end
 
----Goes on from what workers have left. Where they were lost instead, their dual variables are 0 again, and so is W.
+---Resumes from workers that have left. If they were lost instead, their dual variables and W are 0 again.
 function trainer:go_on()
   local state <const> = self.w.state
   self.group.steps = state.steps or 0
@@ -329,7 +329,7 @@ function trainer:go_on()
   self:keep_own()
 end
 
----Dual variables of examples that are others' are 0 here.
+---Sets the dual variables of other workers' examples to 0 here.
 function trainer:keep_own()
   local theirs = {}
   for i = 1, self.input.count do theirs[i] = true end
@@ -351,10 +351,10 @@ function trainer:epoch(epoch)
   self.replica:compare()
 end
 
----Who has which examples from now on, where there are dual variables: they are their worker's alone, who keeps those of
----others at 0. When others have examples than before - somebody died, left or came - all tell theirs. Those of who is
----gone are 0 again, as at the beginning, and W is made anew of all: so it is sum a alpha' / (l2 n), and what the
----objectives say of their distance holds. All call it with the same ranks.
+---Assigns examples to workers where there are dual variables: each worker stores its own and keeps those of others at
+---0. If the assignment changes, because a worker died, left or joined, all workers sum theirs. Dual variables of a lost
+---worker are 0 again, and W is computed anew from all: so W = sum a alpha' / (l2 n), and the duality gap stays valid.
+---All workers call it with the same ranks.
 ---@param ranks integer[]
 function trainer:share_duals(ranks)
   if not self.model.adds or table.concat(ranks, " ") == table.concat(self.owners or {}, " ") then return end
@@ -365,7 +365,7 @@ function trainer:share_duals(ranks)
   self:keep_own()
 end
 
----The dual objective must rise; if it fell, steps of a batch disturb each other more than sigma allows for.
+---The dual objective must rise; if it fell, the steps of a batch interfere more than sigma allows.
 ---@param entropies table<integer, number> by rank
 function trainer:mind_sigma(entropies)
   local sum = 0
@@ -375,7 +375,7 @@ function trainer:mind_sigma(entropies)
   self.dual = dual
 end
 
----Each evaluates its own examples, whose dual variables only it has: again, if one of them dies meanwhile.
+---Each worker evaluates its own examples, whose dual variables are local; retried if a worker dies meanwhile.
 ---@return table sums, integer examples
 function trainer:evaluate()
   while true do
@@ -421,7 +421,7 @@ local KNOWN <const> = {name = true, model = true, data = true, batch = true, epo
 ---A job that trains a model (factors.mlr, sdca, metric, coding) on sparse rows (tide.data.libsvm).
 ---Its reports have loss, examples, correct, penalty, entropy, factors (rows of factors), nonzeros (of their values),
 ---steps, resyncs, and figures of the exchange; run:evaluate "test" gives loss and correct of the part "test".
----@param o table {name, model, data, batch (of all workers together), epochs, seed?, comm?: as nn.job has it}
+---@param o table {name, model, data, batch (of all workers together), epochs, seed?, comm?: as in nn.job}
 ---@return tide.job
 function factors.job(o)
   package.check_fields("T0203", "factors.job", o, KNOWN)

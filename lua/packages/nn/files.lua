@@ -1,5 +1,5 @@
--- Parameters (and rows of tables) of a program as safetensors or .npz, by their names: what model:save, model:load and
--- program:save write.
+-- Parameters (and rows of tables) of a program as safetensors or .npz, by their names: the files of model:save,
+-- model:load and program:save.
 local formats = require "tide.formats"
 local package = require "tide.package"
 
@@ -28,7 +28,8 @@ function files.save(program, parameters, states, rows, path)
   if not ok then error(package.error_from(err), 3) end
 end
 
----Sets the parameters of a model to what a file has under their names; raises what does not fit.
+---Sets the parameters of a model to the tensors of a file with the same names; raises if one is missing or of another
+---shape.
 ---@param model tide.nn.model
 ---@param path string of any writer
 function files.load(model, path)

@@ -71,12 +71,13 @@ local function union(a, b)
   return made
 end
 
----Adds those of another batch: sums and counts, so `update` divides by all examples. Those of inputs stay this batch's.
+---Adds the gradients of another batch: sums and counts, so `update` divides by all examples. Gradients of inputs stay
+---those of this batch.
 ---@param other tide.nn.gradients of the same model
 ---@return tide.nn.gradients itself
 function gradients:add(other)
   if getmetatable(other) ~= metatable or other.layout.keys ~= self.layout.keys then
-    error(package.error("T0903", "add takes what gradients(batch) of the same program gave"), 2)
+    error(package.error("T0903", "add requires the result of gradients(batch) of the same program"), 2)
   end
   self.flat:add(other.flat)
   for i, rows in ipairs(other.rows) do self.rows[i] = union(self.rows[i], rows) end
@@ -104,7 +105,7 @@ end
 ---@return number
 function gradients:norm() return math.sqrt(sum_of_squares(self)) / math.max(self.count, 1) end
 
----Multiplies all of them.
+---Multiplies all gradients.
 ---@param factor number
 ---@return tide.nn.gradients itself
 function gradients:scale(factor)
@@ -114,9 +115,9 @@ function gradients:scale(factor)
   return self
 end
 
----To where a model's update rules find them.
+---Copies the gradients to the arrays that a model's update rules read.
 ---@return table r as of a step
----@return table[] tables with these rows
+---@return table[] tables of these rows
 ---@package
 function gradients:give(model)
   if model.staged or model.on.gradients == model.summed then

@@ -1,6 +1,6 @@
--- Graphs that grow while they are computed: what was computed decides which vertices come next (shift-reduce parsers,
--- beams). Vertices of all samples that can be computed are computed together; losses, gradients and the update come at
--- the end, over all of them.
+-- Graphs that grow while they are computed: computed values decide which vertices follow (shift-reduce parsers, beams).
+-- All vertices that are ready are computed together, over all samples. Losses, gradients and the update follow at the
+-- end, over all of them.
 local package = require "tide.package"
 local tensor = require "tide.tensor"
 
@@ -68,7 +68,7 @@ function growing:step(output)
   return z, ids
 end
 
----A label that is known now.
+---Sets a label.
 ---@param vertex integer
 ---@param label integer
 ---@param name? string the index; "label" without it
@@ -76,7 +76,7 @@ function growing:label(vertex, label, name)
   checked(self.own.run:grow_label(vertex, name or "label", label))
 end
 
----Losses over all vertices; in training the update, too. Then the graphs are gone.
+---Computes the losses over all vertices and, in training, makes the update. Then the graphs are dropped.
 ---@param samples? integer that per = "sample" divides by
 ---@return table {loss = sum, count =, correct =}
 function growing:finish(samples)

@@ -17,7 +17,7 @@ value.__index = value
 local program = {}
 program.__index = program
 
----Where in the script the function was called that asks for this: the first line outside of tide.nn.
+---The line of the script that called tide.nn: the first one outside of it.
 local function caller()
   for level = 2, 40 do
     local info = debug.getinfo(level, "Sl")
@@ -42,7 +42,7 @@ end
 
 local function is_value(v) return getmetatable(v) == value end
 
----What was given of the options of `what`, none else.
+---The options `o` of `what`; raises if one of them is unknown.
 local function known_options(what, o, known)
   for key in pairs(o or {}) do
     if not known[key] then
@@ -59,7 +59,7 @@ end
 
 local function wrap(p, id) return setmetatable({program = p, id = id}, value) end
 
----What follows in the list belongs to the layer being made, or to none, and to this line.
+---Attributes the operations that follow in the list to the layer being made, if any, and to this line.
 local function place(p)
   local layer = p.layer
   p.core:place(layer and layer.kind or "", layer and layer.name or "", layer and layer.at or caller())
@@ -112,7 +112,7 @@ local function together(shapes)
   return dims
 end
 
----What needs nothing: equal dims, a vector of the last dim, a last dim of 1 and else the same.
+---Whether an operand fits as it is: equal dims, a vector of the last dim, or a last dim of 1 and the others equal.
 local function is_plain(s, dims, batched)
   local leading = #s.dims == #dims
   for i = 1, #dims - 1 do leading = leading and s.dims[i] == dims[i] end
@@ -120,8 +120,8 @@ local function is_plain(s, dims, batched)
   return vector or (s.batched == batched and leading and (s.dims[#dims] == dims[#dims] or s.dims[#dims] == 1))
 end
 
----Operands whose axes of 1 are repeated as the others need. Values of constant size lie along the last axes of those of
----the batch, as rows: these axes become one, which the third result says.
+---Repeats axes of 1 of the operands to the dims of the others. Values of constant size lie along the last axes of those
+---of the batch, as rows: these axes become one, and the second result has the dims of the result.
 local function broadcast(operands)
   local shapes, batched, plain = {}, false, true
   for i, v in pairs(operands) do
@@ -331,27 +331,27 @@ end
 ---@param numbers table tensor
 ---@param name? string
 function program:constant(numbers, name)
-  if type(numbers) ~= "userdata" then refuse("p:constant takes a tensor, not a %s", type(numbers)) end
+  if type(numbers) ~= "userdata" then refuse("p:constant requires a tensor, not a %s", type(numbers)) end
   local rows <const>, columns <const> = numbers:rows(), numbers:columns()
   self.counts.constant = (self.counts.constant or 0) + 1
   return buffer(self, name or "constant" .. self.counts.constant, rows == 1 and {columns} or {rows, columns},
     "constant", 0, numbers:copy())
 end
 
----Names a value that `model:forward` gives.
+---Names a value that `model:forward` returns.
 function program:output(name, v)
   operand(self, v)
   checked(self.core:output(name, v.id))
   self.outputs[#self.outputs + 1] = name
 end
 
----Marks what is to be minimised: a loss made by nn.xent and its like, or any value, whose elements are summed.
+---Sets the value to minimise: a loss of nn.xent and the like, or any value, whose elements are summed.
 function program:loss(v)
   if not v.is_loss then apply(self, "sum_loss", {v}) end
 end
 
 function program:__tostring() return self.core:print() end
----Its layers as a table: what each gives, and how many parameters it has.
+---Its layers as a table: the shape of each result, and the number of parameters.
 ---@return string text
 function program:summary() return require("tide.nn.inspection").summary(self) end
 ---Its operations as a graph for Graphviz.
@@ -365,12 +365,12 @@ function program:id()
   end
   return #all == 0 and id or compute.sha256(id .. table.concat(all)):sub(1, #id)
 end
----Where parameters and states lie: {keys, states, parameters, layers}.
+---The places of parameters and states: {keys, states, parameters, layers}.
 ---@return table layout of parameters: {keys=, parameters=, layers=}
 function program:layout() return self.core:layout() end
 
----Writes what a run of nn.job has learnt, parameters by their names, as safetensors or `.npz`; with `average` their
----moving averages.
+---Writes the parameters of a run of nn.job by their names, as safetensors or `.npz`; with `average` their moving
+---averages.
 ---`net:save(run, "net.safetensors")`; `model:load` of a compiled program reads it.
 ---@param run tide.run
 ---@param path string
@@ -393,7 +393,7 @@ local COMPILE <const> = {device = true, optimizer = true, clip = true, average =
 
 ---@class tide.nn.compile
 ---@field optimizer? table an update rule, like nn.adamw {lr = 1e-3}
----@field clip? number what the norm of the mean gradient is bounded by
+---@field clip? number bound on the norm of the mean gradient
 ---@field average? number evaluations use the moving average of the parameters, e = average e + (1 - average) w
 ---@field nan? string "stop" (default): a loss or gradient that is not finite ends training with an error that names the
 ---operation; "skip": such a step changes nothing, and its result has `skipped`
@@ -411,7 +411,7 @@ function program:compile(o)
   return require("tide.nn.model").new(self, o or {})
 end
 
--- What `build` appends to a program, which is not differentiated.
+-- Runs `build` on a new program, without differentiating it.
 local function trace(name, build)
   local p = setmetatable({name = name, core = compute.program(name), counts = {}, inputs = {}, outputs = {},
     buffers = {},                          vectors = {}, groups = {}, shown = {}}, program)
@@ -525,7 +525,7 @@ function nn.conv(n, k, o)
   end, o.name)
 end
 
----Layer: each column with mean 0 and variance 1 over the batch, then scaled and shifted by what is learnt.
+---Layer: each column with mean 0 and variance 1 over the batch, then scaled and shifted by parameters.
 ---@param o? {eps?: number, rate?: number, name?: string} rate: of the running statistics
 function nn.batchnorm(o)
   o = options(o)
@@ -536,7 +536,7 @@ function nn.batchnorm(o)
   end, o.name)
 end
 
----Layer: each row with mean 0 and variance 1, then scaled and shifted by what is learnt.
+---Layer: each row with mean 0 and variance 1, then scaled and shifted by parameters.
 ---@param o? {eps?: number, name?: string}
 function nn.layernorm(o)
   o = options(o)
@@ -587,10 +587,10 @@ function nn.flatten(x)
   return x:reshape(n)
 end
 
----Layer: a share of the elements is 0 while training, the rest larger in its stead.
+---Layer: sets a share of the elements to 0 in training and scales the rest up.
 ---@param share number of elements that become 0 in training
 function nn.dropout(share)
-  if type(share) ~= "number" or share < 0 or share >= 1 then refuse("dropout takes a share from 0 to below 1") end
+  if type(share) ~= "number" or share < 0 or share >= 1 then refuse("dropout requires a share from 0 to below 1") end
   return nn.layer("dropout", "dropout", function(p, x) return apply(p, "dropout", {x}, {keep = 1 - share}) end)
 end
 
@@ -685,7 +685,7 @@ rules.install(nn, tools)
 ---@alias tide.nn.rate number|fun(step: integer, params: table): number
 
 ---Plain gradient descent: w -= lr g. In all rules g is the mean gradient plus `decay` times the weights of matrices.
----`lr` may be a function of the step's number and the job's params: `run:set` then changes it while the run goes on.
+---`lr` may be a function of the step's number and the job's params: `run:set` then changes it during the run.
 ---@param o {lr: tide.nn.rate, decay?: number}
 nn.sgd = rules.sgd
 ---v = mu v + g, w -= lr v.
@@ -825,8 +825,8 @@ vertex.install(tools, program)
 ---@return tide.nn.program
 function nn.vertex(name, build, o) return vertex.new(tools, name, build, o) end
 
----A program of vertices of several kinds: a function for each, with the same states. The data say which kind a vertex
----is of; without kinds in them, `leaf` is a vertex without children and `inner` one with.
+---A program of vertices of several kinds: a function for each, with the same states. The data have the kind of each
+---vertex; without kinds in them, `leaf` is a vertex without children and `inner` one with.
 ---@param name string
 ---@param kinds table<string, fun(p: tide.nn.program, v: tide.nn.vertex)>
 ---@param o? {children?: integer|string[]} named children
@@ -840,21 +840,21 @@ function nn.vertices(name, kinds, o) return vertex.kinds(tools, name, kinds, o) 
 ---@field batch integer|tide.nn.batch examples of a step, of all workers together
 ---@field epochs integer
 ---@field optimizer table an update rule
----@field clip? number what the norm of the mean gradient is bounded by
+---@field clip? number bound on the norm of the mean gradient
 ---@field average? number evaluations use the moving average of the parameters, e = average e + (1 - average) w
 ---@field nan? string "stop" (default): a loss that is not finite ends the run; "skip": the step changes nothing
 ---@field watch? boolean reports have statistics of each layer's values, gradients and weights: `fc1.values_std`
 ---@field seed? integer
 ---@field exchange? {every: integer, outer?: table, weigh?: string, format?: string} local steps
 ---@field comm? string|table a policy's name, or {policy =, params =}: how gradients travel, default "comm/hybrid"
----@field batching? string who changes the batch, default "batching/goodput"
+---@field batching? string the policy that changes the batch, default "batching/goodput"
 ---@field device? string of every worker's model
 ---@field metrics? table<string, fun(outputs: table, batch: table): number, number?> sums over a batch's examples and
 ---perhaps a count: run:evaluate(name) on the part `test`
 ---@field validate? string a part, whose loss and metrics are in each epoch's report
 ---@field stop? table {loss =, time =, metric =, patience =, better =, by =}
----@field checkpoint? table as of tide.job: an epoch is a clock, and a resumed run goes on with the next one
----@field params? table what an `lr` of your own finds as its second argument
+---@field checkpoint? table as of tide.job: an epoch is a clock, and a resumed run continues with the next one
+---@field params? table the second argument of an `lr` of your own
 ---@field tables? table of programs of vertices: {"adagrad", lr =, consistency =, replicas =} by name
 ---@field per? string of programs of vertices: "row" or "sample"
 ---@field memory? integer|string of programs of vertices: bytes that values of a worker's batch may take

@@ -1,9 +1,9 @@
--- Looking into a net: what a list that was run once, operation by operation, made (run:inspect).
+-- Inspects a net: the values of a list that was run once, operation by operation (run:inspect).
 local compute = require "tide.compute"
 
 local inspection = {}
 
----Where the first number came from that is not finite.
+---The origin of the first number that is not finite.
 ---@param list table[] of run:inspect
 ---@return string text behind "the loss of step 3 is not finite"
 ---@return string|nil where file:line
@@ -27,7 +27,7 @@ function inspection.culprit(list)
 end
 
 -- Statistics of arrays together, each as of compute.statistics: mean, std, the greatest magnitude, the share of zeros,
--- how -- many are not finite.
+-- how many are not finite.
 local function figures(parts, scale)
   local all <const> = {count = 0, n = 0, sum = 0, squares = 0, zeros = 0, bad = 0, max = 0}
   for _, s in ipairs(parts) do
@@ -111,7 +111,7 @@ local function with_commas(n)
   return (("%d"):format(n):reverse():gsub("(%d%d%d)(%d)", "%1,%2"):reverse())
 end
 
----Layers with the shapes of what they give and the number of their parameters.
+---Layers with the shapes of their results and the number of their parameters.
 ---@param program tide.nn.program
 ---@return string text
 function inspection.summary(program)

@@ -1,10 +1,10 @@
 -- Local steps between two exchanges: local SGD (Stich, arXiv 1805.09767) and DiLoCo (Douillard et al., arXiv
--- 2311.08105, algorithm 1). Each worker makes `every` steps of the job's optimizer by itself. Then the difference
+-- 2311.08105, algorithm 1). Each worker makes `every` local steps of the job's optimizer. Then the difference
 -- D = w0 - w from the common parameters w0 is averaged over the workers, weighted by examples, and the outer rule
 -- applies it to w0 like a gradient; all begin the next round with w0.
 --
--- To an exchange and a group of workers this is a model whose step is a round and whose gradient is D: what holds there
--- for deaths, joiners and formats holds for rounds. Each worker's inner optimizer has a memory of its own; a joiner
+-- For an exchange and a group of workers this is a model whose step is a round and whose gradient is D, so deaths,
+-- joiners and formats are handled as for gradients. Each worker's inner optimizer has a memory of its own; a joiner
 -- begins with the first worker's.
 local compute = require "tide.compute"
 local exchange = require "tide.nn.exchange"
@@ -20,7 +20,7 @@ local KEY <const> = 1024
 local rounds = {}
 rounds.__index = rounds
 
----What a program's layers are to an exchange of rounds: none of them has factors.
+---The layers of a program for an exchange of rounds: none of them has factors.
 function rounds.describe(program)
   local tensors <const> = exchange.describe(program)
   for _, t in ipairs(tensors) do
@@ -36,7 +36,7 @@ function rounds.new(inner, o)
   local self = setmetatable({inner = inner, o = o, layout = inner.layout, optimizer = o.outer, memory = {},
                              tensors = rounds.describe(inner.program), steps = 0}, rounds)
   self.updates = optimizer.new(o.outer, self.layout)
-  -- Arrays of a device with memory of its own cannot be handed to a joiner as they are.
+  -- Arrays in a device's own memory cannot be sent to a joiner directly.
   if inner.on.parameters ~= inner.parameters then inner:stage(inner.summed, inner.summed) end
   self.parameters = tensor.zeros("f32", self.layout.keys, KEY)
   for i = 1, self.updates.plan.arrays do self.memory[i] = tensor.zeros("f32", self.layout.keys, KEY) end
@@ -46,7 +46,7 @@ end
 
 function rounds.folds() return false end
 
----What a worker that joins has to have beside w0: the outer rule's memory, then what the first one's inner rule has.
+---The state that a joiner receives beside w0: the outer rule's memory, then the first worker's inner memory.
 function rounds:remembered()
   local all <const> = {table.unpack(self.memory)}
   for _, array in ipairs(self.inner:remembered()) do all[#all + 1] = array end
@@ -87,7 +87,7 @@ function rounds:backward(batch, hooks)
   return r
 end
 
----What the way of this worker counts in the mean.
+---The weight of this worker's difference in the mean.
 function rounds:divisor(r) return self.o.weigh == "equal" and math.min(r.count, 1) or r.count end
 
 ---The outer rule's step.

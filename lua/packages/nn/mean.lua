@@ -1,5 +1,5 @@
--- The mean or the sum of an array over the workers of a job, by an exchange of its own: whoever dies, the others have
--- the same.
+-- The mean or the sum of an array over the workers of a job, by an exchange of its own. If a worker dies, the others
+-- still get equal results.
 local exchange = require "tide.nn.exchange"
 
 local KEY <const> = 1024
@@ -9,7 +9,7 @@ local mean = {}
 mean.__index = mean
 
 ---@param w tide.worker
----@param ranks integer[] of those that call this
+---@param ranks integer[] of the callers
 ---@param elements integer a multiple of 1024
 ---@return tide.nn.mean
 function mean.new(w, ranks, elements)
@@ -21,7 +21,7 @@ end
 
 function mean:close() self.core:close() end
 
----@return integer workers whose tensors are in the sum that the exchange has now
+---@return integer number of workers in the sum that the exchange now holds
 local function add_up(self, tensor)
   self.step = self.step + 1
   exchange.set(self.core:gradients(KEY), tensor, 1, self.elements)

@@ -31,7 +31,7 @@ local function checked(result, err, ...)
   return result, err, ...
 end
 
----What update rules remember beside the parameters, in arrays of the same layout.
+---The memory of update rules beside the parameters, in arrays of the same layout.
 ---@return table[] tensors, or arrays in a device's memory
 ---@package
 function model:remembered()
@@ -85,7 +85,7 @@ function model.new(program, o)
   for _, b in ipairs(program.buffers) do
     if b.tensor then self.states:view(b.first + 1, b.rows, b.columns):put(1, b.tensor:convert(float)) end
   end
-  -- `on`: the same where the device finds them. `memory`: the update rule's, there too.
+  -- `on`: the arrays in the device's memory. `memory`: the update rule's, there too.
   self.on = {parameters = compute.place(self.device, self.parameters), states = compute.place(self.device, self.states),
              gradients = compute.place(self.device, self.summed)}
   self.updates = self.optimizer and optimizer.new(self.optimizer, self.layout)
@@ -102,7 +102,7 @@ function model.new(program, o)
   self.train:bind(self.on.parameters, self.on.gradients, self.on.states)
   self.eval = checked(program.core:plan(self.device, "evaluate", self.seed))
   self.eval:bind(self.average or self.on.parameters, nil, self.on.states)
-  -- A traced rule is a program of the host.
+  -- A traced rule runs on the host.
   if self.on.parameters ~= self.parameters and self.updates and self.updates:is_traced() then
     self:stage(self.summed, self.summed)
   end
@@ -121,9 +121,8 @@ function model.new(program, o)
   return self
 end
 
----From now on parameters and gradients are the host's: `made` (a tensor) is filled layer by layer while a step
----runs, updates are made on the host with what they add up to (`sum`), and a device with memory of its own gets a
----layer's parameters when it needs them.
+---Moves parameters and gradients to the host: a step fills `made` (a tensor) layer by layer, updates run on the host
+---with the sums (`sum`), and a device with memory of its own receives a layer's parameters when it reads them.
 ---@package
 function model:stage(made, sum)
   self.summed, self.made = sum, made
@@ -146,13 +145,13 @@ function model:stage(made, sum)
   self.eval:stage(self.average or self.parameters)
 end
 
----What is in the device's memory, to `parameters` and `states`.
+---Copies the device's memory to `parameters` and `states`.
 function model:fetch()
   if not self.staged then compute.fetch(self.on.parameters, self.parameters) end
   compute.fetch(self.on.states, self.states)
 end
 
----`parameters` and `states`, as they were changed, to the device's memory.
+---Copies `parameters` and `states`, with their changes, to the device's memory.
 function model:give()
   if not self.staged then compute.give(self.on.parameters, self.parameters) end
   compute.give(self.on.states, self.states)
@@ -162,12 +161,12 @@ end
 ---of vertices: a part of a tide.data.forest.
 ---@return integer rows of the step
 ---@return table|nil {samples=, vertices=, edges=, levels=}
----@return integer[]|nil pieces samples of each, if all do not fit at once
+---@return integer[]|nil pieces samples of each, if the batch does not fit at once
 local function feed(self, run, batch, training)
   local program <const> = self.program
   if program.vertex then
     if type(batch) ~= "table" or not batch.forest then
-      error(package.error("T0903", ("program %s is one of vertices: it takes parts of a tide.data.forest"):format(
+      error(package.error("T0903", ("program %s is one of vertices: it requires parts of a tide.data.forest"):format(
         program.name)), 0)
     end
     local vertices, edges, levels = checked(run:feed_forest(batch.forest, batch.order, batch.first, batch.count,
@@ -183,7 +182,7 @@ local function feed(self, run, batch, training)
   end
   if batch.forest then
     error(package.error("T0903",
-      ("program %s takes tensors, not a forest: nn.vertex makes programs of vertices"):format(program.name)), 0)
+      ("program %s requires tensors, not a forest: nn.vertex makes programs of vertices"):format(program.name)), 0)
   end
   local first <const> = batch.first or 1
   local count, of
@@ -223,7 +222,7 @@ local function in_pieces(self, run, batch, pieces, each)
   return table.unpack(all)
 end
 
--- What a batch makes, operation by operation, of the parameters as they are; nothing changes.
+-- Runs a batch operation by operation; parameters and states stay as they are.
 ---@return table[] list of run:inspect
 ---@return table gradients tensor
 ---@return integer rows
@@ -248,14 +247,14 @@ local function raise_not_finite(self, what, batch)
     {where = where, help = "a smaller rate, or clip = 1, keeps it bounded; nan = \"skip\" leaves such steps out"}), 0)
 end
 
--- What a step of a run gave, or that its loss was not finite.
+-- The result of a step of a run; raises if its loss is not finite.
 local function finished(self, batch, sum, count, correct)
   if sum == nil and count == "not finite" then raise_not_finite(self, "loss", batch) end
   return checked(sum, count, correct)
 end
 
--- Forward and backward of what does not fit at once: gradients of the pieces add up, and those of the last one become
--- all, layer by layer before anyone is told that they are ready.
+-- Forward and backward of a batch that does not fit at once: gradients of the pieces add up. Those of the last piece
+-- become the sum, layer by layer, before `ready` is called.
 local function backward_in_pieces(self, batch, pieces, hooks)
   self.folding = false -- all pieces read the same parameters
   self.train:fold(0)
@@ -302,7 +301,7 @@ function model:backward(batch, hooks, exchange)
   return result(sum, counted, correct, graphs)
 end
 
----What the sum of gradients of a step is divided by.
+---The divisor of a step's sum of gradients.
 ---@package
 function model:divisor(r) return self.per == "sample" and r.samples or r.count end
 
@@ -310,14 +309,14 @@ function model:divisor(r) return self.per == "sample" and r.samples or r.count e
 ---@package
 function model:rate(step) return optimizer.rate(self.optimizer, step, self.params) end
 
----Whether the products that make gradients can subtract them from the parameters: plain gradient descent, and nothing
----that looks at all gradients or at the parameters after an update.
+---Whether the products that make gradients can subtract them from the parameters: plain gradient descent, and no option
+---that reads all gradients, or the parameters after an update.
 ---@package
 function model:folds()
   return self.updates:folds() and not self.clip and not self.average and self.nan == "stop"
 end
 
--- Where parameters, gradients and memory are changed.
+-- The arrays that updates change: the host's if staged, else the device's.
 local function place_of(self)
   return {device = self.staged and "cpu" or self.device, memory = self.memory, params = self.params,
           parameters = self.staged and self.parameters or self.on.parameters,
@@ -349,7 +348,7 @@ function model:change(first, count, scale, step, rates)
   end
 end
 
----What the gradient is multiplied with so that its mean has a norm of `clip` at most.
+---The factor on the gradient that gives its mean a norm of at most `clip`.
 ---@param squares number sum of squares of the summed gradient
 ---@return number|nil nil: it is not finite, and the step changes nothing
 ---@package
@@ -373,7 +372,7 @@ end
 function model:step(batch)
   wants_optimizer(self, "step")
   self.steps = self.steps + 1
-  -- Plain gradient descent is done by the products that make the gradients.
+  -- The products that make the gradients also make plain gradient descent.
   self.folding = self:folds() and self.optimizer.decay == 0
   self.train:fold(self.folding and self:rate(self.steps) or 0)
   for _, t in ipairs(self.tables) do
@@ -393,7 +392,7 @@ function model:apply(r, tables)
   local count <const> = self:divisor(r)
   local at <const> = place_of(self)
   local scale
-  -- The norm of a device with memory of its own is another wait for it; the loss tells of what is not finite, too.
+  -- On a device with memory of its own the norm costs another synchronization; a loss that is not finite is enough.
   local away <const> = at.parameters ~= self.parameters
   if self.folding or (away and not self.clip) then
     scale = self:scale(r.loss * r.loss, 1) and (count > 0 and 1 / count or 0) -- refuses what is not finite
@@ -443,7 +442,7 @@ function model:gradients_of(batch)
   return all
 end
 
----Rows of a table as they are now, in the table's order. Changes count.
+---Current rows of a table, in its order; shares storage.
 ---@param name string
 ---@return table tensor
 function model:table(name)
@@ -464,7 +463,7 @@ function model:parameter(name)
   error(package.error("T0903", ("the program has no parameter `%s`"):format(name)), 2)
 end
 
----What a program's buffer holds. On a GPU `model:give()` takes what was set.
+---The contents of a program's buffer. On a GPU `model:give()` copies changes to the device.
 ---@param name string
 ---@return table tensor rows x columns; shares storage
 function model:buffer(name)
@@ -499,7 +498,7 @@ function model:save(path)
   require("tide.nn.files").save(self.program, self.parameters, self.states, all, path)
 end
 
----Sets the parameters, and rows of tables, to those of a file that has them under the same names, whoever wrote it.
+---Sets the parameters, and rows of tables, to those of the same names in a file of any writer.
 ---@param path string .safetensors or .npz
 function model:load(path) require("tide.nn.files").load(self, path) end
 
@@ -543,7 +542,7 @@ function model:forward(batch)
   end})
 end
 
----Its layers as a table: what each gives and how many parameters it has; and the bytes that training takes.
+---Its layers as a table: the shape of each result and the number of parameters; and the bytes that training takes.
 ---@return string text
 function model:summary()
   local f <const> = self.train:figures()
@@ -554,7 +553,7 @@ function model:summary()
       f.fixed_bytes / 1e3)
 end
 
----Statistics of a batch by layer: of the values that it gives, of its mean gradient and of its weights. The list is run
+---Statistics of a batch by layer: of its values, its mean gradient and its weights. The list is run
 ---once more, operation by operation; nothing changes. `print(m:watch(batch))`.
 ---@param batch table as of `step`
 ---@return tide.nn.watched {{name=, values=, gradient=, weights=}}: each {mean=, std=, max=, zeros=, bad=} or nil
@@ -566,7 +565,7 @@ function model:watch(batch)
   return inspection.watch(self, list, made, count)
 end
 
----The list as it is executed: operations, places in memory, what is needed and ready when.
+---The list as it is executed: operations, places in memory, and when layers are needed and ready.
 function model:explain() return self.train:explain() end
 
 return model

@@ -1,5 +1,5 @@
 -- Operations of one's own, written with those of tide.nn: forward and backward are traced where the operation is
--- applied, become part of the program's list and are fused like all else. docs/guides/programs.md is the guide.
+-- applied, join the program's list and are fused like all others. docs/guides/programs.md is the guide.
 local package = require "tide.package"
 local tensor = require "tide.tensor"
 local tide = require "tide"
@@ -14,7 +14,7 @@ local function refuse(...) return tools.refuse(...) end
 local operation = {}
 operation.__index = operation
 
----Values of a table by their numbers; the operation's own error where something else is among them.
+---Values of a table by their numbers; raises the operation's error if it contains anything else.
 local function ids_of(own, what, p, list, count)
   local ids = {}
   for i = 1, count do
@@ -37,7 +37,7 @@ local function within(p, own, first, known, f, ...)
   return table.unpack(results, 2, results.n)
 end
 
----Applies it: values of one program, in the order of forward's arguments.
+---Applies the operation to values of one program, in the order of forward's arguments.
 function operation:__call(...)
   local inputs <const>, p = {...}, nil
   for i = 1, select("#", ...) do p = p or tools.is_value(inputs[i]) and inputs[i].program end
@@ -74,16 +74,16 @@ local function derive(p, number, gradients)
   list[#list + 1] = g.made
   local made <const> = table.pack(within(p, own, g.first, g.known, own.backward, table.unpack(list, 1, g.count + 3)))
   if made.n > g.count then
-    refuse("backward of %s gives %d gradients, and it has %d operands", own.name, made.n, g.count)
+    refuse("backward of %s returns %d gradients, and it has %d operands", own.name, made.n, g.count)
   end
   local ids = {}
   for i = 1, g.count do ids[i] = made[i] ~= nil and ids_of(own, "gradient", p, made, i)[i] or false end
   return ids
 end
 
----An operation of one's own, of values: `forward(x, ...)` gives y (or a list of values) and perhaps what backward is
----to keep; `backward(g, saved, x, ..., y)` gives a gradient for each operand, of its shape, or nil for none. Both are
----built of the operations of tide.nn, from their arguments alone.
+---An operation of one's own, of values: `forward(x, ...)` returns y (or a list of values) and optionally the values
+---that backward reads; `backward(g, saved, x, ..., y)` returns a gradient for each operand, of its shape, or nil for
+---none. Both are built of the operations of tide.nn, from their arguments alone.
 ---@param o {name: string, forward: function, backward?: function}
 ---@return tide.nn.operation|fun(...: tide.nn.value): tide.nn.value
 function nn.operation(o)
@@ -149,9 +149,9 @@ local function checked_program(f, operands)
       values[i] = x.index and p:index(x.name, table.unpack(x.dims)) or p:input(x.name, table.unpack(x.dims))
     end
     local y <const> = f(table.unpack(values))
-    if not tools.is_value(y) then refuse("check_gradient: the function gives a %s, not a value", type(y)) end
+    if not tools.is_value(y) then refuse("check_gradient: the function returns a %s, not a value", type(y)) end
     dims, batched = y:dims()
-    if not batched then refuse("check_gradient: the function gives %s, not rows of the batch", tostring(y)) end
+    if not batched then refuse("check_gradient: the function returns %s, not rows of the batch", tostring(y)) end
     p:loss(y * p:input("weights", table.unpack(dims)))
   end, {inputs = true})
   local width = 1

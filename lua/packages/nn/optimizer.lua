@@ -24,7 +24,7 @@ local PER <const> = {element = true, parameter = true, row = true, column = true
 
 local function is_rate(lr) return type(lr) == "number" or type(lr) == "function" end
 
----A function that makes the rule `name` of given options: only those that have defaults, and lr and decay.
+---Returns a function that makes the rule `name` of given options: those that have defaults, lr and decay.
 ---@param tools table of tide.nn
 function optimizer.options(tools, name, defaults, make)
   local known = {lr = true, decay = true}
@@ -46,7 +46,7 @@ function optimizer.kernel(tools, rule)
   end)
 end
 
--- States by name: what they hold a number of.
+-- States by name: one number of each per element, row or column.
 local function states_of(tools, o)
   local states = {}
   for i, each in ipairs(o.state or {}) do
@@ -82,7 +82,7 @@ function optimizer.own(tools, o)
   return made
 end
 
----A fault of what a rule's functions return, at the line of `step`.
+---Raises a fault in the results of a rule's functions, at the line of `step`.
 local function wrong(own, message, ...)
   local info <const> = debug.getinfo(own.step, "S")
   error(package.error("T0903", ("nn.optimizer %q: " .. message):format(own.name, ...),
@@ -96,7 +96,7 @@ local function numbers_of(own, t, rate)
   local numbers = {}
   for name, number in pairs(own.numbers and own.numbers(t, rate) or {}) do
     if type(number) ~= "number" then
-      wrong(own, "numbers gives `%s` as a %s", tostring(name), type(number))
+      wrong(own, "numbers returns `%s` as a %s", tostring(name), type(number))
     end
     numbers[name] = number
   end
@@ -112,7 +112,7 @@ end
 local stepper = {}
 stepper.__index = stepper
 
--- What `step` is given: w, g (the mean gradient), states and numbers as values of program p.
+-- The argument of `step`: w, g (the mean gradient), states and numbers as values of program p.
 local function symbols(self, p)
   local own <const>, shape <const> = self.own, self.shape
   local whole <const> = own.per == "parameter"
@@ -137,7 +137,7 @@ local function symbols(self, p)
   return s
 end
 
--- What `step` returns: w and all states, each of its shape, none else.
+-- Checks the result of `step`: exactly w and all states, each of its shape.
 local function declare(self, p, given, made)
   local own <const>, tools <const> = self.own, self.own.tools
   if type(made) ~= "table" or tools.is_value(made) then
@@ -198,7 +198,7 @@ local function prepare(self, scale, rate, t)
   numbers[SCALE] = scale
   for name, at in pairs(self.places) do
     if not numbers[name] then
-      wrong(self.own, "numbers gave `%s` before, and not in step %d", name, t)
+      wrong(self.own, "numbers returned `%s` before, and not in step %d", name, t)
     end
     self.numbers:view(at + 1, 1, 1)[1] = numbers[name]
   end
@@ -239,7 +239,7 @@ local function place_states(own, p)
   return places, arrays
 end
 
----Which rule each parameter has, and where its states lie.
+---The rule of each parameter, and the places of its states.
 ---@param o table an optimizer
 ---@param layout table of a program
 ---@return table {arrays = how many, [i] = {rule = of parameter i, places}}
@@ -249,7 +249,7 @@ function optimizer.plan(o, layout)
     local rule = o.each and o.each({name = p.name, rows = p.rows, columns = p.columns, count = p.count, number = i,
                                     parameters = layout.parameters}) or o
     if type(rule) ~= "table" or not (rule.rule or rule.step) then
-      error(package.error("T0903", ("nn.each gives a %s for parameter `%s`, not an update rule"):format(type(rule),
+      error(package.error("T0903", ("nn.each returns a %s for parameter `%s`, not an update rule"):format(type(rule),
         p.name)), 0)
     end
     local places, arrays = nil, STATES[rule.rule]
@@ -267,7 +267,7 @@ local function name_of(rule)
   return ("%s %s (%s)"):format(rule.name, tostring(rule.version), table.concat(states, ", "))
 end
 
----The name under which checkpoints keep what a rule remembers.
+---The name under which checkpoints store a rule's memory.
 ---@param o table an optimizer
 ---@param layout table of a program
 ---@return string
@@ -291,7 +291,7 @@ function optimizer.new(o, layout)
   return setmetatable({optimizer = o, layout = layout, plan = optimizer.plan(o, layout), steppers = {}}, updates)
 end
 
----Whether gradients are subtracted as they are, so that the products that make them can do it.
+---Whether gradients are subtracted unchanged, so that the products that make them can do it.
 function updates:folds() return self.optimizer.rule == "sgd" end
 
 ---Whether one of them is traced, and so runs on the host.

@@ -1,11 +1,11 @@
--- A worker's replica of a model's parameters beside the table that holds them for others: what was learnt is written to
--- it in ranges, and replicas that differ are made equal from it.
+-- A worker's replica of a model's parameters, and the table that stores them: workers write the parameters to the table
+-- in ranges, and replicas that differ are made equal from it.
 local compute = require "tide.compute"
 local package = require "tide.package"
 local tensor = require "tide.tensor"
 
 ---@class tide.nn.replica
----@field resyncs integer how often replicas were not equal
+---@field resyncs integer number of times that replicas differed
 local replica = {}
 replica.__index = replica
 
@@ -32,10 +32,9 @@ function replica.ranks(values)
   return ranks
 end
 
----Writes the parameters: each worker a range of its own. Who dies meanwhile has perhaps not written its own; then the
----others write all again.
----@param rest? fun() writes what is the same on all and not among the parameters; the first worker calls it
----@param more? fun(i: integer, n: integer) writes the i-th of n pieces of something else
+---Writes the parameters, each worker a range of its own. If a worker dies meanwhile, the others write all ranges again.
+---@param rest? fun() writes state that is equal on all workers and no parameter; the first worker calls it
+---@param more? fun(i: integer, n: integer) writes the i-th of n pieces of further state
 function replica:store(rest, more)
   local there = replica.ranks(self.w:barrier("storing", true))
   local ranks
@@ -53,13 +52,13 @@ function replica:store(rest, more)
   until #there == #ranks
 end
 
----Takes what the table has.
+---Copies the table to the replica.
 function replica:fetch()
   self.table:pull(replica.range(0, self.model.parameters:rows()), {into = self.model.parameters})
   if self.model.give then self.model:give() end
 end
 
----Replicas are equal bit for bit on processors that multiply alike; where they are not, all take what the table has.
+---Replicas are equal bit for bit on processors that multiply alike. If they differ, all workers copy the table.
 function replica:compare()
   local digests <const> = self.w:barrier("replicas", compute.digest(self.model.parameters))
   local own <const> = digests[self.w.rank]

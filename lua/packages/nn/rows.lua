@@ -1,5 +1,5 @@
--- Rows of a program's tables: those that a batch reads are brought together before it runs, and changed after it. Here
--- a table is one array of this process; in a job it is a table of the cluster (tide.nn.shared_rows).
+-- Rows of a program's tables: the rows that a batch reads are gathered before it runs and changed after it. Here a
+-- table is one array of this process; in a job it is a table of the cluster (tide.nn.shared_rows).
 local compute = require "tide.compute"
 local optimizer = require "tide.nn.optimizer"
 local package = require "tide.package"
@@ -15,7 +15,7 @@ rows.__index = rows
 
 local ADDS <const> = {rule = "sgd", rate = -1} -- as an update rule: w + g
 
--- Gradients of the pieces of a batch, where the device finds them.
+-- Gradients of the pieces of a batch, in the device's memory.
 local adder = {}
 adder.__index = adder
 
@@ -34,7 +34,7 @@ function adder:add(first, count, to, from)
   if count > 0 then compute.update(self.device, ADDS, first, count, to, from) end
 end
 
--- Rules of tables, as table_spec has them: their options and defaults, and how many numbers a row of width w remembers.
+-- Rules of tables: their options and defaults, as in table_spec, and the state of a row of width w in floats.
 local RULES <const> = {
   sgd = {state = function() return 0 end},
   momentum = {momentum = 0.9, state = function(w) return w end},
@@ -104,7 +104,7 @@ function rows.new(model, spec, index, rule)
   return self
 end
 
----Room for so many rows and their gradients, on the host and where the device finds them.
+---Reserves room for so many rows and their gradients, on the host and in the device's memory.
 function rows:reserve(count)
   if self.room and count <= self.room then return end
   self.room = math.max(64, 2 * count)
@@ -113,10 +113,10 @@ function rows:reserve(count)
   self.on = {rows = compute.place(self.device, self.here), gradients = compute.place(self.device, self.gradients)}
 end
 
----Brings rows together in `here`.
+---Gathers rows in `here`.
 function rows:bring(ids) compute.rows_get(self.here, self.array, ids) end
 
----The rows that the run's batch reads are bound.
+---Gathers and binds the rows that the run's batch reads.
 function rows:gather(run, training)
   self.ids = run:table_ids(self.index)
   self:reserve(#self.ids)
@@ -125,7 +125,7 @@ function rows:gather(run, training)
   run:bind_table(self.index, self.on.rows, training and self.on.gradients or nil, #self.ids)
 end
 
----A piece of the batch has made gradients; after the last one they are those of all.
+---Adds the gradients of a piece of the batch; after the last piece they are those of the whole batch.
 ---@param first boolean
 ---@param last boolean
 function rows:collect(first, last)

@@ -1,5 +1,5 @@
--- Operations on sequences, axes and rows by index: what tide.nn has beside dense nets and images. The guide is
--- docs/guides/programs.md. init.lua adds the functions of `nn` and `value` to its own.
+-- Operations of tide.nn on sequences, axes and rows by index. The guide is docs/guides/programs.md. init.lua adds the
+-- functions of `nn` and `value` to its own.
 local nn, value = {}, {}
 local tools -- of init.lua
 
@@ -8,7 +8,7 @@ local function refuse(...) return tools.refuse(...) end
 local function known_options(...) return tools.known_options(...) end
 
 local function a_value(what, x)
-  if not tools.is_value(x) then refuse("%s takes a value of the program, not a %s", what, type(x)) end
+  if not tools.is_value(x) then refuse("%s requires a value of the program, not a %s", what, type(x)) end
   return x
 end
 
@@ -123,7 +123,7 @@ local function letters_of(list)
   return at
 end
 
----The operand with its axes in this order, and none besides: others are summed.
+---The operand with its axes in this order; other axes are summed.
 local function arranged(x, list, order)
   local kept = {}
   for i = #list, 1, -1 do
@@ -237,7 +237,7 @@ local ATTENTION <const> = {heads = true, kv_heads = true, causal = true, lengths
 
 ---Attention of heads that are blocks of columns: q [B x n x c], k and v [B x m x c']. Scores are made and used in
 ---tiles; the softmax is never stored. Key j counts for query i if j < lengths[b] and, causal, j <= i + m - n; a query
----that sees no key gives zeros.
+---without keys gives zeros.
 ---@param q tide.nn.value
 ---@param k tide.nn.value
 ---@param v tide.nn.value
@@ -296,7 +296,7 @@ function nn.rotary(x, o)
     {k = x:columns() // heads, rate = o.base or 10000, tb = pairing == "adjacent"})
 end
 
----Layer: each row divided by the root of its mean square, then scaled by what is learnt.
+---Layer: each row divided by the root of its mean square, then scaled by a parameter.
 ---@param o? {eps?: number, name?: string}
 function nn.rmsnorm(o)
   o = known_options("nn.rmsnorm", o, {eps = true, name = true})

@@ -1,7 +1,7 @@
 -- Rows of a program's tables in a job: they lie in tables of the cluster. Before a step a worker pulls the rows that
--- its part of the batch reads; after it, it pushes their gradients, already divided by the count of the whole batch,
--- which all workers know from the labels. A `bsp` table adds up what all push and applies the rule once a clock, so all
--- workers see the same rows to the bit.
+-- its part of the batch reads. After the step it pushes their gradients, divided by the count of the whole batch, which
+-- each worker derives from the labels. A `bsp` table sums all pushes and applies the rule once a clock, so all workers
+-- read the same rows bit for bit.
 local compute = require "tide.compute"
 local package = require "tide.package"
 local rows = require "tide.nn.rows"
@@ -13,7 +13,7 @@ shared.__index = shared
 
 local PLACED <const> = {consistency = true, replicas = true, technique = true}
 
----A table's rule, and where its rows are: {"adagrad", lr =, consistency =, replicas =, technique =}.
+---A table's rule, and the placement of its rows: {"adagrad", lr =, consistency =, replicas =, technique =}.
 ---@return table rule of rows.rule
 ---@return table fields of the table's declaration
 local function split(name, given)
@@ -28,13 +28,13 @@ end
 local function cluster_name(name) return (name:lower():gsub("[^a-z0-9_]", "_")) end
 shared.cluster_name = cluster_name
 
-local SUMS <const> = "sums_" -- before a table's name: that of the sums of its gradients
+local SUMS <const> = "sums_" -- prefix of the table that sums a table's gradients
 local RESERVED <const> = {params = true, states = true, memory = true, average = true}
 
 ---The declarations of a program's tables.
 ---@param program tide.nn.program
 ---@param given? table<string, table>
----@param clip? number a table for the sum of each one's gradients, too
+---@param clip? number if given, also declares a table for the sums of each table's gradients
 ---@return table<string, table> name -> function that makes the declaration
 function shared.declare(program, given, clip)
   local made, known = {}, {}
@@ -45,7 +45,7 @@ function shared.declare(program, given, clip)
       error(package.error("T0203", ("a table cannot be named %q: the job has its own of that name"):format(t.name)), 0)
     end
     local rule, placed = split(t.name, given and given[t.name])
-    local update = {"add"} -- sgd: what is pushed has the rate of its step
+    local update = {"add"} -- sgd: pushes are scaled by the rate of their step
     if rule.rule ~= "sgd" then
       update = {rule.rule}
       for option, value in pairs(rule) do update[option ~= "rule" and option or 1] = value end
@@ -83,7 +83,7 @@ function shared.rules(given)
 end
 
 ---@param given? table<string, table>
----@return boolean whether one of them lives by the workers' clocks
+---@return boolean whether one of them follows the workers' clocks
 function shared.clocked(given)
   for _, each in pairs(given or {}) do
     local consistency <const> = each.consistency or "bsp"
@@ -103,19 +103,19 @@ function shared.of(w)
   end}
 end
 
----One worker, before anyone reads: rows that begin as a file says.
+---Called by one worker before the first read: sets the rows that a file gives initial values.
 function shared:begin()
   local from <const> = self.vectors
   if from and #from.ids > 0 then self.table:assign(from.ids, from.values) end
 end
 
----Waits for what was pushed last; then brings the rows together in `here`.
+---Blocks until the last push is acknowledged; then gathers the rows in `here`.
 function shared:bring(ids)
   self:settle()
   if #ids > 0 then self.table:pull(ids, {into = self.here:slice(1, #ids)}) end
 end
 
----For the norm of all workers' gradients: gives this one's to the sum. A clock later `product` has it.
+---For the norm of all workers' gradients: pushes this worker's. `product` returns the result a clock later.
 function shared:offer()
   compute.fetch(self.on.gradients, self.gradients)
   local count <const> = #self.ids
@@ -129,7 +129,7 @@ function shared:product()
   return self.gradients:slice(1, count):dot(self.sums:pull(self.ids))
 end
 
----Pushes what the gradients of the last batch, multiplied by `scale`, do to the rows.
+---Pushes the change of the rows by the gradients of the last batch, multiplied by `scale`.
 function shared:update(scale, step)
   local count <const> = #self.ids
   if count == 0 then return end
@@ -140,7 +140,7 @@ function shared:update(scale, step)
   self.pushed = self.table:push(self.ids, change, {async = true})
 end
 
----What was pushed is at the rows' homes, or waits there for a clock.
+---Blocks until the homes have acknowledged the last push.
 function shared:settle()
   local pushed <const> = self.pushed
   self.pushed = nil

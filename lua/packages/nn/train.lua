@@ -1,11 +1,11 @@
 -- tide.nn.train: data-parallel training of a program as a job on tables.
 --
--- Each worker computes the gradient of its part of a batch, gives its layers to the exchange (tide.nn.exchange) and
+-- Each worker computes the gradient of its part of a batch, passes its layers to the exchange (tide.nn.exchange) and
 -- updates its replica of the parameters with the sums. Batches are cut from an order of the examples that depends on
--- seed and epoch alone, and divided among the workers that are there: what the dead one had of the step under way is
--- given out again at the epoch's end, all else of its share goes to the others by itself. Running statistics are each
--- worker's own during an epoch; at its end all take their mean. At an epoch's end the tables `params` and `states` get
--- what was learnt. Workers come and go between two steps, at an epoch's end or in the middle of it.
+-- seed and epoch alone, and divided among the present workers. If a worker dies, its examples of the step in flight are
+-- assigned again at the epoch's end, and the others take over the rest of its share. Running statistics are local
+-- during an epoch and averaged over the workers at its end. At an epoch's end parameters and statistics are written to
+-- the tables `params` and `states`. Workers join and leave between two steps, at an epoch's end or in the middle of it.
 --
 -- With `batch = {start =, max =}` batch and learning rate follow the noise of the gradients (tide.nn.adapt).
 local adapt = require "tide.nn.adapt"
@@ -29,7 +29,7 @@ local SLOTS <const> = 64 -- workers whose inner optimizers' memory is kept, with
 
 local function state_keys(layout) return math.max(1, (layout.states + KEY - 1) // KEY) end
 
-local nets <const> = setmetatable({}, {__mode = "k"}) -- job -> what its workers read and report
+local nets <const> = setmetatable({}, {__mode = "k"}) -- job -> inputs, metrics and options that its workers read
 
 ---Examples as rows of tensors "PART.NAME", one for each input of the program.
 local function tensors_of(w, part)
@@ -76,7 +76,7 @@ local function forest_of(w, part)
     pick = function(order, first, count) return samples:numbered(order):slice(first, count) end,
     slice = function(first, count) return samples:slice(first, count) end,
     weight = function(number) return weights[start + number] end, -- number from 0
-    ---Labels that count among samples first .. of an order: of all workers, before anything is computed.
+    ---Labels that count among samples first .. of an order, of all workers; requires no computation.
     ---@param counts table[] of program:counting()
     counted = function(counts, order, first, count)
       local all <const>, sum = samples:numbered(order):slice(first, count), 0
@@ -90,14 +90,14 @@ end
 local trainer = {}
 trainer.__index = trainer
 
--- Under which name checkpoints keep what update rules remember.
+-- The name under which checkpoints store the memory of update rules.
 local function identity(o)
   local layout <const> = o.program:layout()
   local outer <const> = o.exchange and ", outer " .. optimizer.identity(o.exchange.outer, layout) or ""
   return optimizer.identity(o.optimizer, layout) .. (o.average and ", averaged" or "") .. outer
 end
 
--- Why a job cannot go on from the records of a checkpoint's workers: they have the state of another optimizer.
+-- Why a job cannot resume from the records of a checkpoint's workers: they have the state of another optimizer.
 local function misfit(o, records)
   for _, record in pairs(records) do
     local has <const>, trains <const> = (record.state or {}).optimizer, identity(o)
@@ -161,7 +161,7 @@ function trainer:write_states()
   self.w.tables.states:push(replica.range(0, self.state_rows), self.model.states)
 end
 
--- What update rules remember, and the moving average: f(table, first row in it, array, own) for each. own: with local
+-- The memory of update rules, and the moving average: f(table, first row in it, array, own) for each. own: with local
 -- steps the inner rule's, of which each worker has another; they lie behind the outer rule's, worker after worker.
 local function each_memory(self, f)
   local own <const>, rows <const>, tables <const> = self.model, self.model.layout.keys, self.w.tables
@@ -181,7 +181,7 @@ local function each_memory(self, f)
   if own.average then visit(tables.average, 0, own.average) end
 end
 
--- Writes a piece of it to the tables: the average alone where no checkpoint wants the rest.
+-- Writes a piece of it to the tables: the average alone if no checkpoint requires the rest.
 local function write_memory(self, i, n, all)
   self.slot, self.slots = i, n
   each_memory(self, function(to, first, held, alone)
@@ -192,14 +192,14 @@ local function write_memory(self, i, n, all)
   end)
 end
 
----Writes what was learnt to the tables; for checkpoints the update rule's memory too.
+---Writes the parameters to the tables; for checkpoints the update rule's memory too.
 function trainer:store()
   local keeps <const> = self.w.job.checkpoint
   self.replica:store(self:average_states(), function(i, n) write_memory(self, i, n, keeps) end)
 end
 
----All workers leave, and others go on from what they leave: all that was learnt is in tables, the rest in w.state.
----Running statistics are the same on all by now.
+---Called when all workers leave and others will resume: parameters and memory go to tables, the rest to w.state.
+---Running statistics are equal on all workers by now.
 ---@param left_off table of the group
 function trainer:hand_in(left_off)
   self.replica:store(function() self:write_states() end, function(i, n) write_memory(self, i, n, true) end)
@@ -207,14 +207,14 @@ function trainer:hand_in(left_off)
   self.w.state = left_off
 end
 
----Before the first epoch: what is learnt begins in the tables.
+---Called before the first epoch: writes the initial parameters to the tables.
 function trainer:begin()
   self.replica:store(function()
     for _, t in ipairs(self.model.tables) do t:begin() end
   end)
 end
 
----Goes on from what a checkpoint holds, or workers that have left.
+---Resumes from a checkpoint, or from workers that have left.
 function trainer:recall()
   self.group.steps = self.w.state.steps
   self.model.steps = self.rounds and self.w.state.inner or self.w.state.steps
@@ -254,7 +254,7 @@ local function add(to, from)
   for k, v in pairs(from) do to[k] = (to[k] or 0) + v end
 end
 
----Waits for what is under way, and writes what was learnt to the tables.
+---Blocks until no sum is in flight, and writes the parameters to the tables.
 ---@return table figures of the exchange since the last time
 function trainer:settle()
   local figures <const> = self.group:settle()
@@ -266,7 +266,7 @@ function trainer:settle()
   return figures
 end
 
----Leaves an epoch in its middle: who joins finds running statistics, and is told what is left.
+---Leaves an epoch in its middle: a joiner finds running statistics and the rest of the epoch.
 ---@param left table[] spans
 ---@param total table of all workers so far
 function trainer:pause(left, total)
@@ -312,8 +312,8 @@ local function measure(w, part, names)
   return sums, counts
 end
 
----Adds what the held-out part says to a report: its loss, correct answers and metrics, as sums, and what each of them
----is of: `valid_loss` of `valid_examples`, `valid_NAME` of `valid_NAME_n`.
+---Adds the held-out part to a report: its loss, correct answers and metrics, as sums, each with its count: `valid_loss`
+---with `valid_examples`, `valid_NAME` with `valid_NAME_n`.
 ---@param report table
 ---@param part string
 function trainer:validate(report, part)
@@ -354,7 +354,7 @@ local function run_epoch(self, epoch)
   self.figures = {}
   report.loss, report.examples, report.correct, report.steps = own.loss, own.count, own.correct, own.steps
   report.alike = {loss = total.loss, examples = total.count, correct = total.correct, skipped = total.skipped}
-  if self.rounds then report.skipped = own.skipped end -- of this worker's steps; others skip a step together
+  if self.rounds then report.skipped = own.skipped end -- of its local steps; without them all skip the same step
   if nets[w.job].watch and self.group:present()[1] == w.rank and self.model.last then -- sums of one worker's
     for name, number in pairs(self.model:watch(self.model.last):fields()) do report[name] = number end
   end
@@ -362,7 +362,7 @@ local function run_epoch(self, epoch)
   local adapts <const> = self.group.adapts
   if adapts then report.alike.batch, report.alike.progress = adapts.total, adapts.progress end
   w:report(report)
-  if w.job.checkpoint then -- what a cut at this clock holds is all of this epoch, and nothing of the next
+  if w.job.checkpoint then -- a cut at this clock contains this epoch and nothing of the next one
     w.state = {epoch = epoch.number, steps = self.group.steps, optimizer = self.identity, inner = self.model.steps,
                slots = self.slots}
     w:clock()
@@ -402,11 +402,11 @@ local REPORTED <const> = {loss = "examples", valid_loss = "valid_examples", vali
                           correct = "examples"}
 local BATCH <const> = {start = true, max = true, lo = true, hi = true, rule = true, warmup = true, hold = true,
                        grow = true}
-local ADAM <const> = {adam = true, adamw = true, rmsprop = true} -- as those of one's own that are `normalised`
+local ADAM <const> = {adam = true, adamw = true, rmsprop = true} -- and own rules that are `normalised`
 
 local function fail(o, why) error(package.error("T0203", ("nn.job `%s`: %s"):format(tostring(o.name), why)), 4) end
 
--- The batch of a job whose batch changes, complete; nil: it is a number.
+-- The complete options of a batch that changes; nil: the batch is a number.
 local function check_batch(o)
   local b <const> = o.batch
   if type(b) ~= "table" then
@@ -437,7 +437,7 @@ local function check_batch(o)
   return all
 end
 
--- When the job ends: after its epochs, by loss or time, or when a number of the reports gets no better.
+-- When the job ends: after its epochs, by loss or time, or when a metric of the reports stops improving.
 local function stop_rule(o)
   local s <const> = o.stop or {}
   package.check_fields("T0203", "`stop` of nn.job", s, STOP)
@@ -461,7 +461,7 @@ end
 
 local function is_rule(o) return type(o) == "table" and (o.rule or o.step or o.each) ~= nil end
 
--- Local steps, complete: what workers exchange every so many steps, and how it travels; nil: gradients, each step.
+-- The complete options of local steps, and the policy `comm`; nil: workers exchange gradients in each step.
 local function check_exchange(o, changes)
   local e <const> = o.exchange
   if e == nil then return nil, o.comm or "comm/hybrid" end
@@ -546,7 +546,7 @@ function train.job(o)
                                  replicas = copies},
         states = tide.table {keys = tide.dense(states), width = KEY, update = {"assign"}, replicas = copies},
       }
-      if memories > 0 then -- its rows take memory once they are written: for checkpoints, and when all workers leave
+      if memories > 0 then -- its rows take memory once written: for checkpoints, and if all workers leave
         made.memory = tide.table {keys = tide.dense(keys * memories), width = KEY, slots = "range",
                                       update = {"assign"}, replicas = copies}
       end

@@ -2,7 +2,7 @@
 -- samples, all of whose vertices are computed level by level (docs/guides/dynamic-networks.md).
 local vertex = {}
 
----What the function sees of its vertex.
+---The vertex as its function sees it.
 ---@class tide.nn.vertex
 ---@field program tide.nn.program
 ---@field kind? string of vertices whose function is being traced
@@ -16,7 +16,7 @@ function vertex.install(tools, program)
 
   local function own(self) return self.program end
 
-  ---What children publish under this name: one row a child, seen from its parent.
+  ---The values that children publish under this name: one row a child.
   ---@param name string
   ---@param columns integer
   function v:state(name, columns)
@@ -25,7 +25,7 @@ function vertex.install(tools, program)
     whole(("state %q"):format(name), columns)
     if known then
       if known:columns() ~= columns then
-        refuse("state %q has %d columns, and is asked for with %d", name, known:columns(), columns)
+        refuse("state %q has %d columns, and is requested with %d", name, known:columns(), columns)
       end
       return known
     end
@@ -64,7 +64,7 @@ function vertex.install(tools, program)
     return wrap(p, checked(p.core:nth(j, tools.operand(p, x))))
   end
 
-  ---What parents see: once, every state.
+  ---Sets every state that parents read; called once.
   ---@param values table<string, tide.nn.value>
   function v:publish(values)
     local p <const> = own(self)
@@ -77,7 +77,7 @@ function vertex.install(tools, program)
     table.sort(names)
     for _, name in ipairs(names) do
       if not self.states[name] and self.kind then self:state(name, values[name]:columns()) end -- other kinds may ask
-      if not self.states[name] then refuse("%q is published, but no state of that name is asked for", name) end
+      if not self.states[name] then refuse("%q is published, but no state of that name is requested", name) end
       place(p)
       checked(p.core:publish(name, tools.operand(p, values[name])))
     end
@@ -123,8 +123,8 @@ function vertex.install(tools, program)
   ---@param name string
   ---@param rows integer
   ---@param columns integer
-  ---@param init? table initial values; uniform from -0.1 to 0.1 without them; or `vectors` of a data set: rows that
-  ---these have begin as they say, the others uniform from -0.1 to 0.1
+  ---@param init? table initial values; uniform from -0.1 to 0.1 without them; or `vectors` of a data set: rows in
+  ---it begin with its values, the others uniform from -0.1 to 0.1
   function program:table(name, rows, columns, init)
     whole(("the rows of table %q"):format(name), rows)
     whole(("the columns of table %q"):format(name), columns)
@@ -160,7 +160,7 @@ end
 
 local OPTIONS <const> = {children = true}
 
--- How many children are named, their numbers by name, and the names as a text.
+-- The number of named children, their numbers by name, and the names as a text.
 local function children_of(tools, what, o)
   for key in pairs(o) do
     if not OPTIONS[key] then tools.refuse("%s has no option `%s`", what, tostring(key)) end
@@ -177,7 +177,8 @@ local function children_of(tools, what, o)
   return #o.children, names, table.concat(o.children, ", ")
 end
 
--- A child that the function reads nowhere is a mistake of the data: so many are named, or read by number alone.
+-- The most children that a vertex may have: all that are named, or the largest number read. A child that the function
+-- never reads is a mistake of the data.
 local function bound(self)
   local most <const> = self.named or not self.reads_all and self.reads
   if most then self.program.core:children(most) end
@@ -185,7 +186,7 @@ end
 
 ---@param name string
 ---@param build fun(p: tide.nn.program, v: tide.nn.vertex)
----@param o? {children?: integer|string[]} children: so many are named, and no vertex has others
+---@param o? {children?: integer|string[]} children: the number of named children, or their names; no vertex has others
 ---@return tide.nn.program
 function vertex.new(tools, name, build, o)
   local named <const>, names <const>, known <const> = children_of(tools, "nn.vertex", o or {})

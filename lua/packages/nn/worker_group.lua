@@ -1,12 +1,13 @@
--- Workers that train one model together: who is there, and what each has to do. Shared by tide.nn and tide.factors.
+-- Workers that train one model together: membership, and the share of work of each. Shared by tide.nn and tide.factors.
 --
--- Before an epoch all that are there meet. If they are not those of the exchange, they form a new one: then chunks are
--- owned by those that are there, and who has joined takes parameters, the update rule's memory and the number of the
--- step from another. Who dies in mid-epoch leaves the exchange (tide.nn.exchange); the others know it at the same step.
+-- Before an epoch all present workers meet. If they differ from the members of the exchange, they form a new exchange:
+-- its chunks are owned by the present workers, and a joiner receives parameters, the update rule's memory and the
+-- number of the step from another worker. A worker that dies in mid-epoch leaves the exchange (tide.nn.exchange); all
+-- others observe this at the same step.
 --
--- They also meet in mid-epoch when the controller asks for it, because workers come or go: all leave the loop over
--- batches at the same step, and go on with what is left of the epoch (`unfinished`). When all of them leave, what they
--- have learnt goes to tables, and where they stand into w.state (`left_off`); others go on from there.
+-- Workers also meet in mid-epoch if the controller requests it, because workers join or leave. All exit the loop over
+-- batches at the same step and continue with the rest of the epoch (`unfinished`). If all workers leave, parameters and
+-- memory go to tables, and the position in the training to w.state (`left_off`); other workers resume from there.
 local package = require "tide.package"
 local exchange = require "tide.nn.exchange"
 local mean = require "tide.nn.mean"
@@ -16,8 +17,7 @@ local KEY <const> = 1024
 
 ---@class tide.nn.worker_group
 ---@field exchange tide.nn.exchange|nil of several workers
----@field left_off table|nil all leave, and nobody goes on: {epoch = the newest that is over, steps, unfinished?,
---- adapts?}
+---@field left_off table|nil set if all workers leave: {epoch = the newest complete one, steps, unfinished?, adapts?}
 ---@field leavers integer[]|nil ranks of these
 local group = {}
 group.__index = group
@@ -33,7 +33,7 @@ end
 
 ---- meeting ---------------------------------------------------------------------------------------------------------
 
----@param values table by rank: {epoch =, step =, plan =}, without them of who has just come
+---@param values table by rank: {epoch =, step =, plan =}, empty for a joiner
 local function form(self, ranks, values)
   local w <const> = self.w
   if self.exchange then self.exchange:close() end
@@ -41,7 +41,7 @@ local function form(self, ranks, values)
   self.mean = nil
   local alone <const> = #ranks == 1 and not self.exchange and self.model.step -- a model that can make steps alone
   if alone and not self.adapts then return end
-  local known <const>, plan = {}, nil -- of whoever goes on, else the first one's: the newest ones of others may differ
+  local known <const>, plan = {}, nil -- of a worker that stays, else of the first one: plans of joiners may differ
   for _, rank in ipairs(ranks) do
     if values[rank].epoch then known[#known + 1] = rank end
   end
@@ -64,7 +64,7 @@ function group:must_meet()
   return (self.w.meet or 0) > self.met
 end
 
--- Those that stay, and what is the same for all of them: the newest epoch that is over, what is left of the next one.
+-- The workers that stay, and the state that they share: the newest complete epoch, and the rest of the next one.
 local function agreed(self, values)
   local ranks, newest, unfinished = {}, 0, nil
   for _, rank in ipairs(replica.ranks(values)) do
@@ -76,13 +76,13 @@ local function agreed(self, values)
   return ranks, newest, unfinished
 end
 
--- Epochs that were over before this worker began, of one that has just come.
+-- Epochs that were complete before this worker joined.
 local function begun_of(self, number)
   if number then return nil end
   return self.w.state.epoch or self.w.begun > 0 and self.w.begun or nil
 end
 
--- Is there one that was there before?
+-- Returns whether one of them took part before.
 local function known_to(values)
   for _, v in pairs(values) do
     if v.epoch then return true end
@@ -90,9 +90,9 @@ local function known_to(values)
   return false
 end
 
----Epochs in which this worker takes part, and what is left of one; everybody that is there meets before each.
+---Epochs in which this worker takes part, and the rest of one; all present workers meet before each.
 ---@param last integer number of the last one
----@return fun(): table|nil {number, first, joins, resumes: all workers are new and go on from tables, unfinished?}
+---@return fun(): table|nil {number, first, joins, resumes: all workers are new and resume from tables, unfinished?}
 function group:epochs(last)
   local number
   return function()
@@ -123,13 +123,13 @@ function group:epochs(last)
   end
 end
 
----@return integer[] ranks of those who took part in the last step
+---@return integer[] ranks of the workers of the last step
 function group:present() return self.exchange and self.exchange:begin() or self.ranks end
 
 ---- work ------------------------------------------------------------------------------------------------------------
 
----This worker's piece of `count` things: the first, from 1, and how many.
----@param present? integer[] ranks among whom they are divided
+---This worker's piece of `count` items: the first, from 1, and their number.
+---@param present? integer[] ranks that share the items
 function group:piece(count, present)
   present = present or self:present()
   if #present == 0 then return package.piece(count, (self.w.rank - 1) % self.w.workers + 1, self.w.workers) end
@@ -139,8 +139,8 @@ function group:piece(count, present)
   error("this worker is not one of those that are there")
 end
 
----The i-th of n pieces of a cut: its first, from 1, and how many; pieces are alike in number, or in weight to within an
----example.
+---The i-th of n pieces of a cut: its first example, from 1, and their number. Pieces have equal numbers, or equal
+---weight to within an example.
 local function piece_of(cut, i, n, weigh)
   if not weigh then return package.piece(cut.count, i, n) end
   local total, ends = 0, {}
@@ -157,7 +157,7 @@ local function piece_of(cut, i, n, weigh)
   return first, count
 end
 
----What was cut for workers that have not taken part in the step is to be done again.
+---The pieces of workers that did not take part in the step are assigned again.
 local function give_back(left, cut, present, weigh)
   local took = {}
   for _, rank in ipairs(present) do took[rank] = true end
@@ -167,13 +167,12 @@ local function give_back(left, cut, present, weigh)
   end
 end
 
----Iterates over batches of examples: this worker's part of each, the first, from 1, and how many. All are handed out,
----and none twice, but those of who died in the step.
+---Iterates over batches of examples: this worker's part of each, the first example, from 1, and their number. Each
+---example is assigned exactly once; those of a worker that dies in a step are assigned again.
 ---@param left table[] {first=, count=}: used up
 ---@param size integer of a batch of all workers
----@param bound? boolean examples are bound to who has them by :piece of each span: what who died had of the step is not
----done again
----@param weigh? fun(place: integer): number what an example costs; the parts are alike in it
+---@param bound? boolean examples stay with their worker by :piece of each span; those of a dead worker are skipped
+---@param weigh? fun(place: integer): number what an example costs; parts have equal cost
 ---@return fun(): integer|nil, integer|nil, table|nil first, count, and the cut of all workers {first=, count=}
 function group:batches(left, size, bound, weigh)
   local cut
@@ -224,7 +223,7 @@ function group:settle()
   return self.exchange:figures()
 end
 
----@return table {loss=, count=, correct=} of the steps since the last call, all workers together
+---@return table {loss=, count=, correct=} of the steps since the last call, summed over all workers
 function group:totals()
   self:present()
   local total = self.alone
@@ -240,8 +239,8 @@ function group:average(tensor)
   self.mean:of(tensor)
 end
 
----Between two steps: a tensor of rows of 1024 becomes the sum of those of the workers of these ranks, who all call it.
----Whoever of them dies meanwhile, the others have the same.
+---Called between two steps by the workers of these ranks: a tensor of rows of 1024 becomes the sum of theirs. If one of
+---them dies, the others still get equal sums.
 ---@param ranks integer[]
 function group:add_up(tensor, ranks)
   self.exchange:settle()
