@@ -158,6 +158,10 @@ tide.main(function()
   refused('table "E" needs an update rule', program.compile, program, {tables = {}})
   refused('table "E" needs an update rule', program.compile, program, {tables = {E = {"lamb", lr = 1}}})
   refused('table "E": rule adam has no option `mu`', program.compile, program, {tables = {E = {"adam", lr = 1, mu = 1}}})
+  local averaged <const> = {average = 0.9, optimizer = nn.sgd {lr = 1}, tables = {E = {"sgd", lr = 1}}}
+  refused('`average` covers parameters, not the rows of a table', program.compile, program, averaged)
+  averaged.name, averaged.program, averaged.data, averaged.batch, averaged.epochs = "averaged", program, train, 1, 1
+  refused('nn.job `averaged`: `average` covers parameters, not the rows of a table', nn.job, averaged)
   do -- rules with memory count the updates of each row
     local adam <const> = program:compile {optimizer = nn.sgd {lr = 0.1}, tables = {E = {"adam", lr = 0.01, beta1 = 0.8}}}
     local heavy <const> = program:compile {optimizer = nn.sgd {lr = 0.1}, tables = {E = {"momentum", lr = 0.01}}}

@@ -62,6 +62,8 @@ function model.new(program, o)
     error(package.error("T0903", ("average is %s, not a number between 0 and 1, like 0.999"):format(
       tostring(o.average))), 0)
   end
+  local unaveraged <const> = o.average and rows.average_problem(program)
+  if unaveraged then error(package.error("T0903", unaveraged, {help = "leave `average` out"}), 0) end
   if o.per and o.per ~= "row" and o.per ~= "sample" then
     error(package.error("T0903", ('per is "row" or "sample", not %q'):format(tostring(o.per))), 0)
   end

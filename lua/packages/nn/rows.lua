@@ -87,6 +87,16 @@ function rows.rules(tables, given)
   return made
 end
 
+---Why a program cannot have a moving average: it covers parameters, and evaluations would read rows that are not
+---averaged beside parameters that are. nil: it can.
+---@param program tide.nn.program
+---@return string|nil
+function rows.average_problem(program)
+  local first <const> = program.vertex and program:tables()[1]
+  return first and ("`average` covers parameters, not the rows of a table, and program %s has table %q"):format(
+    program.name, first.name) or nil
+end
+
 ---@param model table tide.nn.model
 ---@param spec table of program:tables()
 ---@param index integer

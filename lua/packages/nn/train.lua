@@ -517,6 +517,8 @@ function train.job(o)
     fail(o, ('`nan` is "stop" or "skip", not %q'):format(tostring(o.nan)))
   end
   if o.watch and o.program.vertex then fail(o, "`watch` is for programs of tensors") end
+  local unaveraged <const> = o.average and shared_rows.average_problem(o.program)
+  if unaveraged then fail(o, unaveraged .. "; leave `average` out") end
   check_metrics(o)
   local rounds <const>, comm <const> = check_exchange(o, changes)
   if rounds then
