@@ -246,6 +246,13 @@ package.data_set(set)
 ---@return string[]
 function data.words(text, keep_case) return formats.words(text, keep_case) end
 
+---A byte-pair code, learnt from a text: tokens 0 to 255 are bytes, each further one joins the most frequent pair of
+---tokens within words. `code:encode(text)` is a list of tokens of any text, `code:decode(tokens)` that text.
+---@param text string
+---@param size integer tokens of the code, 256 or more; fewer if no pair occurs twice
+---@return tide.data.byte_pairs
+function data.byte_pairs(text, size) return require("tide.data.byte_pairs").new(text, size) end
+
 ---A digest of several tensors, to check that others have the same.
 ---@param tensors table[]
 ---@return string
