@@ -4,12 +4,11 @@
 #include <string.h>
 
 static const struct tide_kernel *const kernels[] = {
-    &tide_kernel_cosine_nearest, &tide_kernel_cosine_pairs,   &tide_kernel_dense_columns, &tide_kernel_eigen,
-    &tide_kernel_factors_coding, &tide_kernel_factors_metric, &tide_kernel_factors_mlr,   &tide_kernel_factors_primal,
-    &tide_kernel_factors_sdca,   &tide_kernel_kge_rank,       &tide_kernel_kge_train,     &tide_kernel_matrix_columns,
-    &tide_kernel_mf_error,       &tide_kernel_mf_loss,        &tide_kernel_mf_sgd_block,  &tide_kernel_nearest_rows,
-    &tide_kernel_product,        &tide_kernel_project_rows,   &tide_kernel_rows_restore,  &tide_kernel_sgns_train,
-    &tide_kernel_vector_add,     &tide_kernel_vector_dot,     &tide_kernel_vector_put,    &tide_kernel_vector_times,
+    &tide_kernel_cosine_nearest, &tide_kernel_cosine_pairs, &tide_kernel_dense_columns,  &tide_kernel_eigen,
+    &tide_kernel_kge_rank,       &tide_kernel_kge_train,    &tide_kernel_matrix_columns, &tide_kernel_mf_error,
+    &tide_kernel_mf_loss,        &tide_kernel_mf_sgd_block, &tide_kernel_nearest_rows,   &tide_kernel_product,
+    &tide_kernel_rows_restore,   &tide_kernel_sgns_train,   &tide_kernel_vector_add,     &tide_kernel_vector_dot,
+    &tide_kernel_vector_put,     &tide_kernel_vector_times,
 };
 
 enum { COUNT = sizeof(kernels) / sizeof(kernels[0]) };

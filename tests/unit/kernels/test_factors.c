@@ -2,8 +2,8 @@
  * kernels against the reference, codes and dual variables against their conditions of optimality.
  */
 #include "base/base.h"
+#include "packages/factors/factors.h"
 #include "tensor/cpu/gemm.h"
-#include "kernels.h"
 #include "tensor/reference/factors.h"
 #include "wire/wire.h"
 

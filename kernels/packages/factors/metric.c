@@ -3,10 +3,7 @@
  * paper): for d = x - x', similar pairs pay |d W|^2, dissimilar ones c max(0, 1 - |d W|^2). Factors
  * v = d and u = 2 d W, or u = -2 c d W; a dissimilar pair that is far enough apart has none.
  */
-#include "models/factors.h"
-
-#include "base/base.h"
-#include "kernels.h"
+#include "factors.h"
 
 #include <math.h>
 #include <string.h>

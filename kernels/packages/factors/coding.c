@@ -5,11 +5,7 @@
  * descent on the Gram matrix W W' (Friedman et al., "Pathwise coordinate optimization", 2007).
  * Atoms are kept at length 1 at most by project_rows.
  */
-#include "models/factors.h"
-
-#include "base/base.h"
-#include "tensor/cpu/gemm.h"
-#include "kernels.h"
+#include "factors.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,9 +1,6 @@
 /* Examples of sufficient-factor models, and the two that classify: multiclass logistic regression
  * by gradients, and its dual by coordinate ascent. */
-#include "models/factors.h"
-
-#include "base/base.h"
-#include "kernels.h"
+#include "factors.h"
 
 #include <math.h>
 #include <string.h>

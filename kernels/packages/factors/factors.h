@@ -5,10 +5,14 @@
  * Every number of an example is made in an order that depends on nothing but the example and W, so
  * the same bits come out however a batch is cut over workers.
  */
-#ifndef TIDE_CPU_FACTORS_H
-#define TIDE_CPU_FACTORS_H
+#ifndef TIDE_FACTORS_H
+#define TIDE_FACTORS_H
 
-#include "arguments.h"
+#include "tide/kernel.h"
+
+#define TIDE_KERNEL(name) extern const struct tide_kernel tide_kernel_##name;
+#include "kernels.def"
+#undef TIDE_KERNEL
 
 /* The parameters that these kernels begin with. */
 enum { F_OFFSETS, F_INDICES, F_VALUES, F_ROWS, F_W, F_U, F_V, F_COMMON };
