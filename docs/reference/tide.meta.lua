@@ -1238,6 +1238,13 @@ function tide_data_module.lazy(reader) end
 ---@return string[]
 function tide_data_module.words(text, keep_case) end
 
+---A byte-pair code, learnt from a text: tokens 0 to 255 are bytes, each further one joins the most frequent pair of
+---tokens within words. `code:encode(text)` is a list of tokens of any text, `code:decode(tokens)` that text.
+---@param text string
+---@param size integer tokens of the code, 256 or more; fewer if no pair occurs twice
+---@return tide.data.byte_pairs
+function tide_data_module.byte_pairs(text, size) end
+
 ---The same as tide.data.matrix, which recognises ratings by the first line.
 ---@param where string|table
 ---@param options? table
@@ -1566,6 +1573,8 @@ local tide_forest_part = {}
 function tide_forest_part:rows() end
 
 ---Samples first .. first + count - 1, from 1, of this part; shares storage.
+---@param first integer
+---@param count integer
 function tide_forest_part:slice(first, count) end
 
 ---The same samples as order[1], order[2], .. say (numbers from 0).
@@ -1855,7 +1864,7 @@ function tide_factors_module.coding(o) end
 ---A job that trains a model (factors.mlr, sdca, metric, coding) on sparse rows (tide.data.libsvm).
 ---Its reports have loss, examples, correct, penalty, entropy, factors (rows of factors), nonzeros (of their values),
 ---steps, resyncs, and figures of the exchange; run:evaluate "test" gives loss and correct of the part "test".
----@param o table {name, model, data, batch (of all workers together), epochs, seed?, comm?: as nn.job has it}
+---@param o table {name, model, data, batch (of all workers together), epochs, seed?, comm?: as in nn.job}
 ---@return tide.job
 function tide_factors_module.job(o) end
 

@@ -32,11 +32,11 @@ function tide_nn.linear(n, o) end
 ---@param o? {stride?: integer, pad?: integer, bias?: boolean, name?: string} pad: k // 2 unless given
 function tide_nn.conv(n, k, o) end
 
----Layer: each column with mean 0 and variance 1 over the batch, then scaled and shifted by what is learnt.
+---Layer: each column with mean 0 and variance 1 over the batch, then scaled and shifted by parameters.
 ---@param o? {eps?: number, rate?: number, name?: string} rate: of the running statistics
 function tide_nn.batchnorm(o) end
 
----Layer: each row with mean 0 and variance 1, then scaled and shifted by what is learnt.
+---Layer: each row with mean 0 and variance 1, then scaled and shifted by parameters.
 ---@param o? {eps?: number, name?: string}
 function tide_nn.layernorm(o) end
 
@@ -58,7 +58,7 @@ function tide_nn.mean_pixels(x) end
 ---Images as rows.
 function tide_nn.flatten(x) end
 
----Layer: a share of the elements is 0 while training, the rest larger in its stead.
+---Layer: sets a share of the elements to 0 in training and scales the rest up.
 ---@param share number of elements that become 0 in training
 function tide_nn.dropout(share) end
 
@@ -92,7 +92,7 @@ function tide_nn.hinge(z, target) end
 function tide_nn.sequential(o) end
 
 ---Plain gradient descent: w -= lr g. In all rules g is the mean gradient plus `decay` times the weights of matrices.
----`lr` may be a function of the step's number and the job's params: `run:set` then changes it while the run goes on.
+---`lr` may be a function of the step's number and the job's params: `run:set` then changes it during the run.
 ---@param o {lr: tide.nn.rate, decay?: number}
 function tide_nn.sgd(o) end
 
@@ -172,8 +172,8 @@ function tide_nn.split(x, n) end
 ---@return tide.nn.program
 function tide_nn.vertex(name, build, o) end
 
----A program of vertices of several kinds: a function for each, with the same states. The data say which kind a vertex
----is of; without kinds in them, `leaf` is a vertex without children and `inner` one with.
+---A program of vertices of several kinds: a function for each, with the same states. The data have the kind of each
+---vertex; without kinds in them, `leaf` is a vertex without children and `inner` one with.
 ---@param name string
 ---@param kinds table<string, fun(p: tide.nn.program, v: tide.nn.vertex)>
 ---@param o? {children?: integer|string[]} named children
@@ -379,9 +379,9 @@ function tide_nn_value:sum(over) end
 ---The same elements under other dims (without the batch).
 function tide_nn_value:reshape(...) end
 
----An operation of one's own, of values: `forward(x, ...)` gives y (or a list of values) and perhaps what backward is
----to keep; `backward(g, saved, x, ..., y)` gives a gradient for each operand, of its shape, or nil for none. Both are
----built of the operations of tide.nn, from their arguments alone.
+---An operation of one's own, of values: `forward(x, ...)` returns y (or a list of values) and optionally the values
+---that backward reads; `backward(g, saved, x, ..., y)` returns a gradient for each operand, of its shape, or nil for
+---none. Both are built of the operations of tide.nn, from their arguments alone.
 ---@param o {name: string, forward: function, backward?: function}
 ---@return tide.nn.operation|fun(...: tide.nn.value): tide.nn.value
 function tide_nn.operation(o) end
@@ -451,7 +451,7 @@ function tide_nn.segment_mean(x, segment, n) end
 
 ---Attention of heads that are blocks of columns: q [B x n x c], k and v [B x m x c']. Scores are made and used in
 ---tiles; the softmax is never stored. Key j counts for query i if j < lengths[b] and, causal, j <= i + m - n; a query
----that sees no key gives zeros.
+---without keys gives zeros.
 ---@param q tide.nn.value
 ---@param k tide.nn.value
 ---@param v tide.nn.value
@@ -481,7 +481,7 @@ function tide_nn.linear_xent(x, w, labels, o) end
 ---positions: an index [B x n] in place of 0 .. n - 1; pairing: columns j and j + d / 2 (default), or 2 j and 2 j + 1
 function tide_nn.rotary(x, o) end
 
----Layer: each row divided by the root of its mean square, then scaled by what is learnt.
+---Layer: each row divided by the root of its mean square, then scaled by a parameter.
 ---@param o? {eps?: number, name?: string}
 function tide_nn.rmsnorm(o) end
 
@@ -547,13 +547,13 @@ function tide_nn_program:buffer(name, dims, init) end
 ---@param name? string
 function tide_nn_program:constant(numbers, name) end
 
----Names a value that `model:forward` gives.
+---Names a value that `model:forward` returns.
 function tide_nn_program:output(name, v) end
 
----Marks what is to be minimised: a loss made by nn.xent and its like, or any value, whose elements are summed.
+---Sets the value to minimise: a loss of nn.xent and the like, or any value, whose elements are summed.
 function tide_nn_program:loss(v) end
 
----Its layers as a table: what each gives, and how many parameters it has.
+---Its layers as a table: the shape of each result, and the number of parameters.
 ---@return string text
 function tide_nn_program:summary() end
 
@@ -564,12 +564,12 @@ function tide_nn_program:dot() end
 ---@return string hash; equal for programs that compute the same
 function tide_nn_program:id() end
 
----Where parameters and states lie: {keys, states, parameters, layers}.
+---The places of parameters and states: {keys, states, parameters, layers}.
 ---@return table layout of parameters: {keys=, parameters=, layers=}
 function tide_nn_program:layout() end
 
----Writes what a run of nn.job has learnt, parameters by their names, as safetensors or `.npz`; with `average` their
----moving averages.
+---Writes the parameters of a run of nn.job by their names, as safetensors or `.npz`; with `average` their moving
+---averages.
 ---`net:save(run, "net.safetensors")`; `model:load` of a compiled program reads it.
 ---@param run tide.run
 ---@param path string
@@ -588,10 +588,10 @@ function tide_nn_program:compile(o) end
 ---@field layout table see program:layout()
 local tide_nn_model = {}
 
----What is in the device's memory, to `parameters` and `states`.
+---Copies the device's memory to `parameters` and `states`.
 function tide_nn_model:fetch() end
 
----`parameters` and `states`, as they were changed, to the device's memory.
+---Copies `parameters` and `states`, with their changes, to the device's memory.
 function tide_nn_model:give() end
 
 ---One step of training on a batch.
@@ -617,7 +617,7 @@ function tide_nn_model:update(g) end
 ---@return table<string, table> tensors rows x columns
 function tide_nn_model:gradients_of(batch) end
 
----Rows of a table as they are now, in the table's order. Changes count.
+---Current rows of a table, in its order; shares storage.
 ---@param name string
 ---@return table tensor
 function tide_nn_model:table(name) end
@@ -627,7 +627,7 @@ function tide_nn_model:table(name) end
 ---@return table tensor rows x columns
 function tide_nn_model:parameter(name) end
 
----What a program's buffer holds. On a GPU `model:give()` takes what was set.
+---The contents of a program's buffer. On a GPU `model:give()` copies changes to the device.
 ---@param name string
 ---@return table tensor rows x columns; shares storage
 function tide_nn_model:buffer(name) end
@@ -640,7 +640,7 @@ function tide_nn_model:averaged(name) end
 ---@param path string .npz: as NumPy's archive
 function tide_nn_model:save(path) end
 
----Sets the parameters, and rows of tables, to those of a file that has them under the same names, whoever wrote it.
+---Sets the parameters, and rows of tables, to those of the same names in a file of any writer.
 ---@param path string .safetensors or .npz
 function tide_nn_model:load(path) end
 
@@ -653,17 +653,17 @@ function tide_nn_model:evaluate(batch, each) end
 ---@return table<string, table>
 function tide_nn_model:forward(batch) end
 
----Its layers as a table: what each gives and how many parameters it has; and the bytes that training takes.
+---Its layers as a table: the shape of each result and the number of parameters; and the bytes that training takes.
 ---@return string text
 function tide_nn_model:summary() end
 
----Statistics of a batch by layer: of the values that it gives, of its mean gradient and of its weights. The list is run
+---Statistics of a batch by layer: of its values, its mean gradient and its weights. The list is run
 ---once more, operation by operation; nothing changes. `print(m:watch(batch))`.
 ---@param batch table as of `step`
 ---@return tide.nn.watched {{name=, values=, gradient=, weights=}}: each {mean=, std=, max=, zeros=, bad=} or nil
 function tide_nn_model:watch(batch) end
 
----The list as it is executed: operations, places in memory, what is needed and ready when.
+---The list as it is executed: operations, places in memory, and when layers are needed and ready.
 function tide_nn_model:explain() end
 
 return tide_nn
