@@ -11,7 +11,7 @@
   const here = shelves.querySelector("[aria-current]");
   if (here && shelves.scrollHeight > shelves.clientHeight) { shelves.scrollTop = here.offsetTop - shelves.clientHeight / 2; }
 
-  // A section fits if it has all words; words of its title count most, then those at a word's beginning.
+  // A section fits if it has all words; words of its title count most, then those at a word's beginning. Guides come first.
   function score(section, words) {
     const title = section.title.toLowerCase(), text = section.text.toLowerCase();
     let sum = 0;
@@ -21,7 +21,7 @@
       if (!inTitle && at < 0) { return 0; }
       sum += inTitle + (at < 0 ? 0 : /[a-z0-9]/.test(text[at - 1] || " ") ? 1 : 5) + Math.min(5, text.split(word).length - 1);
     }
-    return sum / (section.location.startsWith("reference/") ? 2 : 1);
+    return sum / (section.location.startsWith("reference/") ? 2 : section.location.startsWith("internals/") ? 1.5 : 1);
   }
 
   function excerpt(section, words) {
