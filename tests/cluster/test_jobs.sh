@@ -268,7 +268,7 @@ says_not err.txt error
 run 0 job stop "$name"
 run 1 job attach "$name"
 says out.txt 'it is on.n1'
-says err.txt "$name: stopped, asked"
+says err.txt "$name: stopped, on request"
 run 0 submit --slots 1 Ring.lua --ends
 run 0 job attach "$(grep -o '^ring-[0-9]*' out.txt)"
 says out.txt 'warning: --slots 1 has no effect: the script started no run'

@@ -848,7 +848,7 @@ describe("chunks", function()
 
   it("are not handed out any more when the run is to stop", function()
     local c = chunked()
-    c.requested:handle {kind = "cast", right = "node", from = "d:1", value = {op = "stop", reason = "asked"}}
+    c.requested:handle {kind = "cast", right = "node", from = "d:1", value = {op = "stop", reason = "on request"}}
     assert.is_nil(ask(c, 1).index)
   end)
 

@@ -384,7 +384,7 @@ end
 
 function from_driver.stop(self, request)
   local was_away <const> = self.life:is "away"
-  self.stop_why = request.reason or "asked"
+  self.stop_why = request.reason or "on request"
   self:await_stop(request.within_s)
   for _, w in ipairs(self:running()) do self:send_worker(w, {op = "stop"}) end
   self.life:fire "stop"

@@ -576,7 +576,7 @@ end
 ---@param rule? string the script's own rule that ends it: then the run is done, and not stopped
 function run:stop(rule)
   if rule ~= nil then checks.text("run:stop", "the name of a rule", rule) end
-  if not self.closed then core.send(self.controller, {op = "stop", reason = rule or "asked"}) end
+  if not self.closed then core.send(self.controller, {op = "stop", reason = rule or "on request"}) end
 end
 
 ---Writes a checkpoint while the workers continue, and waits until it is on disk.

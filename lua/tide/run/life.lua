@@ -21,7 +21,7 @@ local run_life = {methods = methods, from_driver = from_driver}
 
 local SLOT_TRIES <const> = 25
 local GRANT_S <const> = 7 * 24 * 3600
-local STOPPED <const> = {asked = true, interrupted = true}
+local STOPPED <const> = {["on request"] = true, interrupted = true}
 
 ---- the controller -------------------------------------------------------------------------------------------------
 
@@ -42,7 +42,8 @@ function methods:run_state()
   if life:is "failed" then return "failed", errors.line(self.failed) end
   if life:is "finished" then
     local why <const> = self.stop_why
-    return (STOPPED[why] or self.given_up) and "stopped" or "done", why and "stop: " .. tostring(why)
+    if STOPPED[why] then return "stopped", why end
+    return self.given_up and "stopped" or "done", why and "stop: " .. tostring(why)
   end
   if life:is "away" then return "suspended", life:is "asking" and "waits for slots" or self.rest.why end
   if life:is "stopping" then return "stopping", tostring(self.stop_why) end
@@ -432,7 +433,7 @@ end
 from_driver["verb.stop"] = function(self, request)
   local err <const> = refuse_ended(self)
   if err then return nil, err end
-  self.from_driver.stop(self, {reason = request.reason or "asked", within_s = request.within_s})
+  self.from_driver.stop(self, {reason = request.reason or "on request", within_s = request.within_s})
   self:tell_runs(true)
   return {state = (self:run_state())}
 end
@@ -450,7 +451,7 @@ from_driver["verb.cancel"] = function(self, request)
   local err <const> = refuse_ended(self)
   if err then return nil, err end
   local late <const> = self:late_workers()
-  if not self.life:is "over" then self:cancel_run(("%s; %s"):format(request.why or "asked", late)) end
+  if not self.life:is "over" then self:cancel_run(("%s; %s"):format(request.why or "on request", late)) end
   return {state = (self:run_state())}
 end
 

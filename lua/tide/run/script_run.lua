@@ -87,7 +87,7 @@ local function order(why)
 end
 
 local function stop(request)
-  self.state, self.why = "stopping", request.why or request.reason or "asked"
+  self.state, self.why = "stopping", request.why or request.reason or "on request"
   order(self.why)
   return {state = self.state}
 end

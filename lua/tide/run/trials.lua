@@ -243,7 +243,7 @@ local function play(o, params, rungs, row)
   if row.why or row.state == "stopped" then return end
   local state <const>, why = run:state()
   if state == "stopped" then
-    row.why = "the run was stopped: " .. (why or "asked")
+    row.why = "the run was stopped: " .. (why or "on request")
   elseif row.score == nil then
     row.why = "it made no report"
   else
