@@ -1,4 +1,4 @@
-/* The ground floor: memory, error slots, assertions, locks, random streams, hashing. Knows nothing above it. */
+/* The ground floor: memory, error slots, assertions, locks, random streams, hashing. Uses no other room. */
 #ifndef TIDE_BASE_H
 #define TIDE_BASE_H
 

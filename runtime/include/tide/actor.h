@@ -96,7 +96,7 @@ enum tide_lane {
 
 enum tide_message_kind {
     TIDE_CAST,   /* one way */
-    TIDE_CALL,   /* wants tide_reply */
+    TIDE_CALL,   /* requires tide_reply */
     TIDE_REPLY,  /* answer to tide_call_start */
     TIDE_ERROR,  /* failure of a tide_call_start: code, text in data */
     TIDE_EXIT,   /* a monitored or linked actor ended: from = who, code = reason (0 normal), text in data */
@@ -133,9 +133,9 @@ void tide_blob_unref(struct tide_blob *blob);
 /* ---- Nodes --------------------------------------------------------------------------------------------------- */
 
 /*
- * Option structs begin with their size, by which a program runs on a newer library: what it does not know of has its
- * default. TIDE_..._OPTIONS_INIT sets it: `struct tide_node_options o = {TIDE_NODE_OPTIONS_INIT, .name = "a"};`. 0 is
- * the size of the first such layout (SOVERSION 1). EVERSION: the program knows, and sets, what this library does not.
+ * Option structs begin with their size, so a program runs on a newer library: fields that it lacks have defaults.
+ * TIDE_..._OPTIONS_INIT sets it: `struct tide_node_options o = {TIDE_NODE_OPTIONS_INIT, .name = "a"};`. 0 is
+ * the size of the first such layout (SOVERSION 1). EVERSION: the program sets a field that this library does not have.
  */
 
 struct tide_node;
@@ -155,8 +155,8 @@ struct tide_node_options {
     const char *join; /* endpoint of any member; NULL: this node is the controller */
     const char
         *state; /* controller: directory of its decisions; started again with it, it continues. NULL: none is kept */
-    unsigned controllers; /* first node: 3 or 5 members hold the controller's decisions, and when it ends another one
-                             goes on; 0: none does. EUNSUPPORTED without the plugin tide_raft.so */
+    unsigned controllers; /* first node: 3 or 5 members hold the controller's decisions, and another one takes over
+                             when it ends; 0: none does. EUNSUPPORTED without the plugin tide_raft.so */
     unsigned workers;     /* compute threads; default 1. 0 with `no_store` is a pure controller or console */
     bool no_store;        /* holds no parameter slots */
     bool client;          /* attaches without becoming a member (consoles, status) */
@@ -164,7 +164,7 @@ struct tide_node_options {
     void *loop;           /* host's uv_loop_t that runs the node's I/O; NULL: a thread of its own */
     const void *port;     /* struct tide_port; NULL: the real one. The simulator passes its own */
     uint64_t queue_limit; /* bytes of operations on rows of other nodes (keys and rows, both ways) that this node may
-                             have under way at one time; beyond it fibers wait and handlers get EBUSY. An operation
+                             have in flight at one time; beyond it fibers wait and handlers get EBUSY. An operation
                              that is larger goes alone. 0: no limit but each home's 4 MiB */
     uint64_t memory;  /* cap on what the runtime holds for the cluster on this node (tables, queues), bytes: near it the
                          node grants less, then takes no rows (docs/guides/faults.md). 0: none. EINVAL: below 32 MiB, or

@@ -29,7 +29,7 @@
 extern "C" {
 #endif
 
-/* A body while it is written. A msgpack_pack_* that fails for want of memory returns a negative number. */
+/* A body while it is written. A msgpack_pack_* that fails without memory returns a negative number. */
 struct tide_body {
     msgpack_sbuffer bytes; /* data and size are the body */
     msgpack_packer packer;

@@ -47,7 +47,7 @@ struct tide_update_rule {
     size_t state_count;
     /* Negative: these numbers do not go, and why in `error` (TIDE_KERNEL_ERROR_BYTES). NULL: all do. */
     int (*check)(const float *numbers, char *error);
-    /* The states of a row that nobody has pushed to, which is not stored: from its arguments alone. NULL: zeros. */
+    /* The states of a row without pushes, which is not stored: from its arguments alone. NULL: zeros. */
     void (*init)(const float *numbers, uint64_t key, size_t width, float *state);
     /* One push. Holds the row's lock: it never waits, allocates or keeps a pointer, and gives the same bits for the
      * same call on all nodes, since copies of rows for the case of a death make each step anew. Several threads may be

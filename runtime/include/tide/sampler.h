@@ -9,7 +9,7 @@ extern "C" {
 #endif
 
 /*
- * Sampling: keys drawn from a distribution, and their rows, as negative sampling wants them (Renz-Wieland et al., NuPS,
+ * Sampling: keys drawn from a distribution, and their rows, for negative sampling (Renz-Wieland et al., NuPS,
  * SIGMOD 2022). How the draws are made decides how much of the access is local, and what the draws promise:
  *   naive     drawn when pulled, accessed wherever they are         independent draws (conform)
  *   preloc    drawn when prepared, and localized meanwhile          independent draws (conform)

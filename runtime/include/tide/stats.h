@@ -101,8 +101,8 @@ struct tide_worker_staleness {
     double mean, variance;                  /* of the differential */
     uint64_t hits, waits, fetches;          /* keys served at once; waited for a clock; asked for */
     uint64_t clocks;                        /* that it ended since it first used the table */
-    uint64_t waited_ns, clock_ns;           /* in pulls; in clocks that this table's bound held up */
-    uint64_t stops, stopped_ns;             /* vap: pushes and clocks that waited until others had seen enough */
+    uint64_t waited_ns, clock_ns;           /* in pulls; in clocks that this table's bound blocked */
+    uint64_t stops, stopped_ns;             /* vap: pushes and clocks that waited until others had received enough */
 };
 /* Of the workers of this node, those that have ended too, by number; returns how many there are. Any thread. */
 size_t tide_table_worker_staleness(struct tide_table *table, struct tide_worker_staleness *out, size_t limit);

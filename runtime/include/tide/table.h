@@ -19,7 +19,7 @@ int tide_table_find(struct tide_node *node, const char *name, struct tide_table 
 /* What create and find gave is not needed any more. A table that is dropped is freed when its last holder releases it.
  */
 void tide_table_release(struct tide_table *table);
-/* The table goes on all nodes, its rows too; its name is free at once. Operations in flight end as always, or fail
+/* Drops the table and its rows on all nodes; its name is free at once. Operations in flight end as always, or fail
  * after a second, and new ones are refused: ECLOSED. ENOENT: there is none of that name. Fibers. */
 int tide_table_drop(struct tide_node *node, const char *name);
 const struct tide_table_options *tide_table_options(const struct tide_table *table);

@@ -134,7 +134,7 @@ struct tide_table_options {
     char rule[48], rule_version[65], rule_file[160];
     const struct tide_update_rule *own; /* on this node */
     uint64_t seed;
-    /* Models other than sequential want technique static and f32 on the wire. `add`, `sgd`, `assign` and `adagrad` act
+    /* Models other than sequential need technique static and f32 on the wire. `add`, `sgd`, `assign` and `adagrad` act
      * on a node's copy at once; pushes by the others (`adam`, `momentum`) show when the row comes back from its home.
      */
     struct tide_consistency consistency;

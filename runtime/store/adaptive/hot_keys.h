@@ -12,8 +12,8 @@
  *
  * Both ways are ordinary operations (access.c, remote.c), with a flag each. So updates arrive once
  * and in order though rows relocate, slots move and connections break, an origin pays for them by
- * its credit, and nothing here knows who owns a row: where it leaves, whoever has copies is told,
- * and asks again. Between two equal states nothing is sent.
+ * its credit, and no code here depends on the owner of a row: when it leaves, nodes with copies are notified
+ * and resend. Between two equal states nothing is sent.
  *
  * What holds for a worker: it sees its own pushes at once; those of others when the rounds of their
  * node, of the owner and of its own node have come by. Two nodes may see two pushes in different
@@ -188,7 +188,7 @@ int tide__subscriptions_create(struct tide__hot_table *s);
 void tide__subscriptions_destroy(struct tide__hot_table *s);
 /* I/O, before the row is read. */
 int tide__subscribe_job(const struct tide__job *job);                /* all keys that are served here */
-int tide__subscribe_of(const struct tide__job *job, uint32_t index); /* if it wants that */
+int tide__subscribe_of(const struct tide__job *job, uint32_t index); /* if it subscribes */
 /* I/O, a push of a copy's updates, after it. True: others have changed the row since the copy was
  * read; the key is `fresh`, and its row is to be read now. */
 bool tide__resubscribe(struct tide__job *job, uint32_t index);

@@ -20,7 +20,7 @@
 enum {
     LOOK_NS = 200000,
     REST = 4,                 /* after a round, in times the work in it: rounds leave most of the links to others */
-    REST_MAX_NS = 1000000000, /* a round that was long waited for a node that stood still */
+    REST_MAX_NS = 1000000000, /* a long round waited for a stalled node */
     REST_BYTES = 128 * 1024,  /* of rows: take about as long as the answers are waited for */
 };
 
@@ -635,7 +635,7 @@ int tide__hot_flush_call(struct tide_store *store, struct tide__incoming *in) {
     const struct tide_message *message = in->message;
     struct tide_table *table = tide__incoming_table(store, in, in->as.SHARE_FLUSH.table);
     struct tide__hot_table *s = table ? tide__hot_of(table) : NULL;
-    if (!s) { /* or it has not even heard of the table */
+    if (!s) { /* or this node does not have the table yet */
         return tide__nothing_answer(message);
     }
     struct tide__flush_caller *caller = tide_alloc(sizeof *caller);

@@ -298,7 +298,7 @@ static void tell_changes(struct tide__intents *n) {
     }
 }
 
-/* Slots have moved: their new homes know nothing of this node. */
+/* Slots have moved: their new homes have no record of this node. */
 static void look_at_homes(struct tide__intents *n) {
     const uint64_t changes = atomic_load_explicit(&n->table->changes, memory_order_acquire);
     if (changes == n->routes) {

@@ -8,7 +8,7 @@
  *   home     knows which nodes are interested (interest.c): the only one is to own the row, several
  *            have copies (hot_keys.h), and the one that is left is to own it again
  *
- * Mostly one node alone wants a key that it does not have. So its interest travels as a localize:
+ * Mostly one node alone requests a key that it does not have. So its interest travels as a localize:
  * the node waits for the row (ARRIVING), and LOC says that it is of an intent. If the home has it
  * so, the row is in flight after one message, as for any LOC; else it answers STAY, what waited
  * goes to the owner, and the node makes a copy if it is advised to. A node that has the row, or waits
@@ -47,7 +47,7 @@ bool tide__intents_ended(struct tide_table *table);
 void tide__intents_destroy(struct tide_table *table);
 /* Does an intent on the key last? I/O. */
 bool tide__intent_lasts(const struct tide_table *table, uint64_t key);
-/* The home wants this node to have a copy. I/O. */
+/* The home advises this node to have a copy. I/O. */
 void tide__intent_copy(struct tide_table *table, uint64_t key);
 
 /* ---- interest.c: homes, and what goes between. I/O ---- */

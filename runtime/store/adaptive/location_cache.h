@@ -2,7 +2,7 @@
  * Location caches of tables that relocate: at an origin that is not home of a key, where the key was
  * last, so that operations on it go straight there (two messages) instead of by the home (three).
  *
- * The order of one origin's operations on one key rests on their going one way, which is FIFO on every
+ * The order of one origin's operations on one key requires that they go one way, which is FIFO on every
  * hop. So the way changes only when nothing that went the old way is unanswered (the *fence*; model:
  * tests/models/reloc.pml). The last operation decides: when it has run, so have those before it.
  *

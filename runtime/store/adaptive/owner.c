@@ -97,7 +97,7 @@ static int run_here(struct walk *walk, uint32_t index, uint32_t slot, uint64_t k
     return code;
 }
 
-/* This node wants the key. */
+/* This node requests the key. */
 static inline int await(struct walk *walk, uint64_t *word, const struct tide__relocation *k) {
     walk->now = walk->now ? walk->now : tide_port_now(walk->table->store->port);
     return tide__await(walk->table, word, k, walk->now);
@@ -167,8 +167,8 @@ static bool slot_parks(const struct walk *walk, const struct tide__relocation *k
     return (fenced && (gone || held)) || (waits && (wish || gone || asks_home(walk)));
 }
 
-/* Has the localize been granted before? A node that cannot know whether its localize was lost with a home that
- * passed it on asks again (relocate_messages.c). */
+/* Has the localize been granted before? A node resends a localize that may have been lost with a home that
+ * passed it on (relocate_messages.c). */
 static bool is_repeated(const struct walk *walk, uint32_t index, uint64_t key, const struct tide__relocation *k) {
     const struct tide__job *job = walk->job;
     return job->kind == TIDE__LOC && k->home &&
@@ -211,7 +211,7 @@ static bool decided(const struct walk *walk, uint32_t index, uint64_t key, const
            (store->leaving || (!moves(walk->table) && !(job->flags & TIDE__INTENDED)));
 }
 
-/* A worker wants the key, which is neither here nor at home here, and nothing stands in the way: what
+/* A worker requests the key, which is neither here nor at home here, and nothing stands in the way: what
  * relocate() would come to, of most keys of most calls. False: it is to look. */
 static inline bool ask(struct walk *walk, uint32_t slot, uint64_t key, uint64_t *word, uint32_t *to, int *error) {
     struct tide_table *table = walk->table;

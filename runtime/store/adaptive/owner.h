@@ -113,7 +113,7 @@ void tide__outbox_free(struct tide_table *table);
 /*
  * Trails. A home that sends HAND does not hear whether the row arrived. It remembers, for each key
  * on the move, through whose hands it was to go before those of the owner of record, so that a
- * death on the way can be sent to the waiting nodes (lost_rows.c). A node that asks again has had its
+ * death on the way can be sent to the waiting nodes (lost_rows.c). A node that requests it again has had its
  * row: what was before it is forgotten. So is what was before the home when the row comes home.
  */
 enum { TIDE__TRAIL_FEW = 4 };

@@ -30,11 +30,11 @@ struct tide__relocation {
 
 enum tide__relocate_kind {
     TIDE__EVENT_OPERATION, /* node sent it to this node as the home; 0: called here, or to the owner */
-    TIDE__EVENT_LOCALIZE,  /* this node wants the key */
-    TIDE__EVENT_LOC,       /* node wants the key */
+    TIDE__EVENT_LOCALIZE,  /* this node requests the key */
+    TIDE__EVENT_LOC,       /* node requests the key */
     TIDE__EVENT_HAND,      /* give it to node under term */
     TIDE__EVENT_XFER,      /* the row, under term */
-    TIDE__EVENT_OFFER,     /* node wants to be rid of the key */
+    TIDE__EVENT_OFFER,     /* node leaves and returns the key */
     TIDE__EVENT_LOST,      /* the row will not come */
     TIDE__EVENT_STAY,      /* this node asked on an intent: the row stays where it is */
     TIDE__EVENT_THAW,      /* the row was read from the disk of this node */

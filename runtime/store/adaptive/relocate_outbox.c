@@ -266,7 +266,7 @@ void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint
     t->count += trail->count == 0;
     trail->key = key;
     uint16_t again = find_node(trail, to);
-    if (again != UINT16_MAX) { /* it asks again: it has had its row */
+    if (again != UINT16_MAX) { /* a second request: it has had its row */
         forget(trail, again);
     }
     if (trail->count == (trail->capacity ? trail->capacity : TIDE__TRAIL_FEW) && !trail_grow(trail)) {

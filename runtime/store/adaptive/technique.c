@@ -40,7 +40,7 @@ static uint64_t relocating_rest(struct tide_store *store) {
     return 0;
 }
 
-/* This node may have heard of the death of a home before it hears which slots went there. */
+/* This node may learn of the death of a home before it learns which slots moved there. */
 static void dead_homes(struct tide_table *table, const uint8_t *slots, size_t count) {
     for (size_t i = 0; i < count && table->relocates; i++) {
         const uint32_t slot = tide__number_at(slots, i);

@@ -151,7 +151,7 @@ static void tell_key(struct tide__hot_table *s, struct tide__hot_key *k, uint64_
     }
 }
 
-/* All that this node knows of the table's keys, or, of op RECALL, has to report. */
+/* All orders for the table's keys at this node, or those that op RECALL reports. */
 static void tell_table(struct tide_table *table, int op, uint16_t node) {
     struct tide__hot_table *s = tide__hot_of(table);
     struct told *told = s ? tide_alloc(sizeof *told) : NULL;

@@ -23,7 +23,7 @@ struct tide_checkpoint {
     uint64_t timeout;
     struct tide__manifest manifest;
     struct tide_checkpoint_info info;
-    size_t told;     /* nodes of the manifest that know of it */
+    size_t told;     /* nodes of the manifest that have received it */
     bool asked_full; /* a node asks for a full one */
     uint32_t sequence, fastest, worker_count;
     uint32_t domain;  /* whose clocks are cut */

@@ -178,7 +178,7 @@ static int visit_flush(struct tide_table *table, uint16_t node, void *arg) {
     return gone ? 0 : code;
 }
 
-/* Also where this node, perhaps a client, knows of no shared keys. */
+/* Also if this node, perhaps a client, has no shared keys. */
 int tide_table_flush(struct tide_table *table) {
     const struct tide_table_options *o = &table->options;
     const bool never = o->replicas || o->consistency.model != TIDE_SEQUENTIAL;

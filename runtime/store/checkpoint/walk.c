@@ -351,7 +351,7 @@ static void walk_hashed(struct tide__walk *walk, struct tide__columns *c, uint32
             uint64_t old;
             words++;
             if (atomic_load_explicit(word, memory_order_relaxed) != 0) {
-                while (tide__word_lock(word, false, &old)) { /* holders do not want the latch */
+                while (tide__word_lock(word, false, &old)) { /* holders never take the latch */
                     tide_lend_core();
                 }
                 copied += visit(c, word, old, hash->entries[at].key, writes(c->table, number));

@@ -2,7 +2,7 @@
  * Slots of tables with clocks that change their home.
  *
  * A node n continues to send what concerns slot g to the old home H1, which forwards it to the new
- * one, H2, in order: DELTAs, requests, and n's ticks for g. Once n knows of the move it holds its
+ * one, H2, in order: DELTAs, requests, and n's ticks for g. Once n has the move it holds its
  * updates of g back and sends FENCE by the old way; H2's answer, FENCED, comes back by the same
  * way. Then everything n sent to H1 is applied at H2, and everything H1 sent to n has come. n sends
  * what accumulated straight to H2, then ROUTE(g): from there on its own ticks count for g at H2.

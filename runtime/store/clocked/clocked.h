@@ -13,7 +13,7 @@
  *              to the users of the table here: nodes that have asked for rows or sent updates. A
  *              table without users rests: its clocks are sent when it gets one. From the first
  *              slot that changes its home on all nodes are users
- *   node       FRESH raises the floors of slots; a pull of a worker at clock c wants floor (copies
+ *   node       FRESH raises the floors of slots; a pull of a worker at clock c needs floor (copies
  *              that the home pushes to: essp) or copy (ssp) of clock c - s
  *
  * Order. All of these travel on the one ordered lane between two nodes and are applied, not
@@ -96,12 +96,12 @@ struct tide__sync {
     bool leaving;
     struct tide_lock lock; /* of the two below */
     struct tide__waiting *waiting;
-    _Atomic(struct tide__party *) peers; /* written on I/O only */
-    atomic_uint known;                   /* minimum of all ticks: what this node knows of the slowest worker */
-    atomic_uint closed;                  /* no push has a stamp of this or more: without workers */
-    atomic_uint_fast64_t serial;         /* of changes of bounds */
-    atomic_uint settled;                 /* how often this node settled */
-    uint32_t announced;                  /* I/O: the highest clock this home announced */
+    _Atomic(struct tide__party *) peers;           /* written on I/O only */
+    atomic_uint known;                             /* minimum of all received ticks: that of the slowest worker */
+    atomic_uint closed;                            /* no push has a stamp of this or more: without workers */
+    atomic_uint_fast64_t serial;                   /* of changes of bounds */
+    atomic_uint settled;                           /* how often this node settled */
+    uint32_t announced;                            /* I/O: the highest clock this home announced */
     _Atomic(struct tide__early_send *) early_send; /* NULL: no table sends early. Never freed before */
     struct tide_lock round_lock;                   /* of the rest, and of the peers' `round` */
     uint64_t rounds, round_missing;
@@ -142,7 +142,7 @@ struct tide__declared { /* what a node said of the way it sends to this home */
     uint64_t slots[TIDE_SLOT_COUNT / 64]; /* straight to this node */
 };
 
-struct tide__asked { /* rows wanted by a node that are not of the clock it wants yet */
+struct tide__asked { /* rows requested by a node that do not have the requested clock yet */
     struct tide__asked *next;
     uint16_t node;
     uint32_t need, count;
@@ -301,8 +301,8 @@ void tide__sync_wait_begin(struct tide__sync *sync, struct tide__waiting *waitin
 void tide__sync_wait_end(struct tide__sync *sync, struct tide__waiting *waiting);
 struct tide__party *tide__party(struct tide__sync *sync, uint16_t id); /* NULL: not known */
 bool tide__party_lost(struct tide__sync *sync, uint16_t id);           /* any thread */
-/* To a store actor, this node's too; any thread, never waits. Releases the writer. Fails for want of
- * memory only where a worker's call asked for it, which is to say so. */
+/* To a store actor, this node's too; any thread, never waits. Releases the writer. Fails without
+ * memory only for a worker's call, which returns the error. */
 int tide__sync_send(struct tide__sync *sync, uint16_t node, struct tide_writer *w);
 /* A whole message (TIDE__AS). */
 int tide__sync_tell(struct tide__sync *sync, uint16_t node, enum tide__op op, const union tide__message *m);
@@ -354,7 +354,7 @@ int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool pat
 static inline struct tide__copy_record *tide__copy_at(struct tide__clocked *c, uint32_t record) {
     return (struct tide__copy_record *)(void *)tide__slab_row(&c->index->slab, record);
 }
-/* Ahead of a lookup, for the caches' sake: what the slot knows of a key's word, where that is. */
+/* Ahead of a lookup, for the caches' sake: the place of a key's word, if the slot has it. */
 static inline void tide__fetch_word(const struct tide_table *table, uint32_t slot, uint64_t key) {
     const atomic_uint_fast64_t *words = table->options.keys == TIDE_KEYS_DENSE
                                             ? atomic_load_explicit(&table->slots[slot].index, memory_order_relaxed)
@@ -483,7 +483,7 @@ void tide__round_member_gone(struct tide__sync *sync, uint16_t node);
 struct tide__early_send;
 int tide__early_send_create(struct tide__sync *sync); /* for the first table that sends early */
 void tide__early_send_note(struct tide__sync *sync, uint16_t node, size_t bytes); /* any thread */
-/* What may leave early leaves. Nanoseconds until it wants to be called again; 0: when there is
+/* What may leave early leaves. Nanoseconds until its next call; 0: when there is
  * news. I/O. */
 uint64_t tide__early_send_rest(struct tide_store *store);
 

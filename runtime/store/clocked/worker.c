@@ -173,8 +173,8 @@ static bool wanted(const struct access *a, uint32_t slot, const struct tide__cop
     return unasked && !comes;
 }
 
-/* The same, and then one is pending, which the caller sends: for no more than it asks, others may
- * want more. */
+/* The same, and then one is pending, which the caller sends: for no more than it requests; others may
+ * request more. */
 static bool mark_wanted(const struct access *a, uint32_t slot, struct tide__copy_record *r) {
     const bool is_wanted = wanted(a, slot, r);
     r->asked = r->asked || is_wanted;

@@ -677,7 +677,7 @@ int tide__catalog_table(struct tide_store *store, struct tide__incoming *in) {
     if (table && ready) {
         atomic_store_explicit(&table->ready, true, memory_order_release); /* pairs with find of table.c */
     }
-    if (table && table->tier && !ready && table->tier->opening) { /* it is told when the disk has been looked at */
+    if (table && table->tier && !ready && table->tier->opening) { /* the answer follows when the disk was checked */
         table->tier->asked = true;
         table->tier->changes = m->changes;
         return 0;

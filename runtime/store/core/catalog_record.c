@@ -5,7 +5,7 @@
 #include "store/core/options.h"
 #include "store/core/catalog.h"
 
-/* A joiner may have heard of changes that were never recorded: a new controller numbers its own ones above those. */
+/* A joiner may have received changes that were never recorded: a new controller numbers its own ones above those. */
 enum { VERSIONS_LEFT_OUT = 4096 };
 
 /* [options, last version of the map, made?, homes, versions, chains, id, rate, changes]; of one that is dropped:

@@ -3,7 +3,7 @@
  *
  * A run is a number that is never given again (0: callers that named none). Its tables count against its
  * own budget of memory. A domain of clocks is a run, too: its workers wait for each other and for
- * nobody else's, and only tables that name it have its clocks.
+ * no others, and only tables that name it have its clocks.
  *
  * A worker is a fiber that said so (tide_worker_begin); it counts its intervals by tide_clock, and
  * what it pushes in interval c has stamp c. The node clock of a domain is the minimum over its
@@ -63,8 +63,8 @@ struct tide__clock_watch {
     /* On the fiber of a worker that is about to begin at *clock, and may raise it; may suspend. An
      * error: it does not begin. */
     int (*begins)(void *arg, uint32_t *clock);
-    /* On the fiber of a worker that wants to end its interval; may suspend. An error: it goes
-     * on. */
+    /* On the fiber of a worker that is to end its interval; may suspend. An error: it
+     * continues. */
     int (*may_end)(void *arg, struct tide__worker *worker);
     /* On a fiber that was a worker until now and said tide_worker_end; may suspend. */
     void (*left)(void *arg);

@@ -6,7 +6,7 @@
 
 struct tide__job;
 
-/* Keys of an operation of another node came; takes the time that a test wants them to take. */
+/* Keys of an operation of another node came; takes the time that a test sets. */
 void tide__load_served(struct tide__job *job);
 /* The store actor worked for others from `began` on. */
 void tide__load_busy(struct tide_store *store, uint64_t began);

@@ -138,7 +138,7 @@ int tide__drop_message(struct tide_store *store, struct tide__incoming *in) {
         return TIDE_EPROTO;
     }
     struct tide_table *table = tide__table_by_id(store, id);
-    if (!table) { /* it never was here, or is gone: a new controller asks again */
+    if (!table) { /* it never was here, or is gone: a new controller resends */
         TIDE_SOMETIMES(drop_of_an_unknown_table);
         say(store, id, (enum stage)stage);
         return 0;

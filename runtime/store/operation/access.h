@@ -19,7 +19,7 @@ enum tide__operation_flags {
     TIDE__RAW = 1,        /* rows with state, copied both ways */
     TIDE__SUMS = 2,       /* push, raw: added instead */
     TIDE__SUBSCRIBES = 4, /* pull: the origin keeps a copy, and requests a notice of the next change;
-                             push: and wants the rows that others have changed since it read them */
+                             push: and requests the rows that others have changed since it read them */
     TIDE__OF_COPY = 8,    /* push: what the copy of the origin has in it already */
     TIDE__INTENDED = 16,  /* localize, LOC: of an intent; the home decides, and may answer STAY */
     TIDE__PASSED_ON = 32, /* pull, push: the home of relocating keys passed it on to their owner */

@@ -15,7 +15,7 @@ enum { HEAD_BYTES = 96, NODES_SMALL = 64, MESSAGES_MAX = 65000, COPY_BUCKETS = 6
 
 /* ---- grouping ---- */
 
-struct request { /* a message on its way out; apart from its entry, which may end at any moment once
+struct request { /* an outgoing message; apart from its entry, which may end at any moment once
                     registered */
     struct request *next;
     struct tide__pending *pending; /* until registered */

@@ -361,7 +361,7 @@ void tide__job_park(const struct tide__job *job, const uint32_t *indices, size_t
 
 enum { PARKED = 0, DROPPED = UINT16_MAX };
 
-/* Does an operation wait for a group that this node has not heard of yet? */
+/* Does an operation wait for a group that this node has not received yet? */
 static bool waits_for_group(const struct tide__job *job, uint16_t to) {
     const struct tide_table *table = job->table;
     return table->replicas && (tide__member_gone(table->store, to) ||
@@ -369,8 +369,8 @@ static bool waits_for_group(const struct tide__job *job, uint16_t to) {
 }
 
 /* Where a missed key of a job goes: a node, or one of these. Of a table with copies nothing is
- * passed on for an origin that has not heard of the new home: it sends all that is unanswered
- * again, in order, when it hears, and what went from here could come there before an earlier one.
+ * passed on for an origin that has not received the new home: it resends all that is unanswered,
+ * in order, when it does, and what went from here could come there before an earlier one.
  */
 static uint16_t destination(const struct tide__job *job, uint32_t index) {
     const struct tide_table *table = job->table;

@@ -70,7 +70,7 @@ void tide__async_give_up(struct tide_table *table, const uint64_t *keys, size_t 
 void tide__async_landed(struct tide_table *table, struct tide__flight *flight);
 /* The slot is about to go to another home: no push to the table and no pull of the slot is answered
  * from now on before what it is about is with the copies, until the slot's group changes. False:
- * workers are still at it, or memory is short: ask again. */
+ * workers are still at it, or memory is short: retry. */
 bool tide__async_tighten(struct tide_table *table, uint32_t slot);
 /* The slot's group and route have changed; `goes`: this node was home, and is no more. */
 void tide__async_regroup(struct tide_table *table, uint32_t slot, bool goes);

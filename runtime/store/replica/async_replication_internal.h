@@ -6,7 +6,7 @@
 
 /* A push between two nodes is counted at both ends. */
 struct tide__risk_peer {
-    /* as home: pushes of that node answered; how many of them are safe; and it knows of */
+    /* as home: pushes of that node answered; how many of them are safe; and reported */
     uint64_t given, given_safe, told;
     /* as origin: pushes that node answered; how many of them it said are safe */
     uint64_t taken, taken_safe;

@@ -25,7 +25,7 @@ struct tide__dedup {
     uint16_t *slots;
     uint64_t *highest; /* by origin */
     uint32_t count, room, slot_count, slot_room, origins;
-    uint32_t untold;                  /* the first entry that copies have not heard of (async_replication.h) */
+    uint32_t untold;                  /* the first entry that was not sent to copies (async_replication.h) */
     uint32_t telling;                 /* the first that they have not all received when all have been sent */
     bool forgets;                     /* an element of `forgot` is not 0 */
     uint32_t forgot[TIDE_SLOT_COUNT]; /* entries before this one do not count for the slot */

@@ -458,7 +458,7 @@ static void regroup_slots(struct tide_store *store, uint16_t from, uint32_t tabl
 }
 
 /* The report may be of an order that is older than the last change of the group: a joiner of that
- * one has let the slot go when it heard of the change, and joins once more. */
+ * one has released the slot on the change, and joins once more. */
 static bool has_joined(struct tide_store *store, struct tide__catalog_entry *entry, uint32_t s, uint32_t version,
                        uint16_t from, uint16_t node) {
     const bool old = entry->versions[s] > version && !TIDE_MUTANT(joined_before);

@@ -3,7 +3,7 @@
  * some at a time, so that operations are served in between. An order without a node asks whether
  * all that was pushed is with the copies. A node that joined is in the home's
  * chain at once (pushes wait for it), and takes over from a dead home only when the controller
- * knows of it.
+ * has recorded it.
  */
 #include "store/replica/async_replication.h"
 #include "store/slots/move.h"
@@ -92,7 +92,7 @@ static uint32_t in_flight_max(const struct tide_table *table) {
     return (uint32_t)(most < few ? few : most > IN_FLIGHT_MANY ? IN_FLIGHT_MANY : most);
 }
 
-/* For want of memory; it continues with a later beat. */
+/* Without memory; it continues with a later beat. */
 static bool pauses(const struct tide_table *table, const struct tide__rebuild *order) {
     return order->node != 0 && !table->store->leaving &&
            (!tide__memory_takes_rows(table->store, order->node) ||

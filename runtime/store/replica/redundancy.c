@@ -1,5 +1,5 @@
 /*
- * How safe the rows of a table are, from what this node knows of the slot map and of deaths.
+ * How safe the rows of a table are, from this node's slot map and record of deaths.
  *
  * A dead node stays in a group until the controller's next change of it has come here; one that was
  * started again makes none before all members have answered about its tables. Such a copy counts

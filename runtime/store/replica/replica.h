@@ -62,9 +62,9 @@ enum tide__id_state tide__dedup_look(struct tide_table *table, uint16_t origin, 
  */
 int tide__dedup_reserve(struct tide_table *table, uint16_t origin, uint32_t pushes, uint32_t slots);
 void tide__dedup_add(struct tide_table *table, uint32_t slot, uint16_t origin, uint64_t sequence);
-/* Ids that the copies have not heard of (async_replication.h): at most how many; those of marked slots that
+/* Ids that were not sent to the copies (async_replication.h): at most how many; those of marked slots that
  * may come again, as (slot, origin, sequence), and how many. They are about to be sent all that
- * there are now, in parts; they have heard of those. */
+ * there are now, in parts; those count as sent. */
 uint32_t tide__dedup_untold(const struct tide_table *table);
 uint32_t tide__dedup_tell(const struct tide_table *table, uint64_t *out);
 void tide__dedup_telling(struct tide_table *table);

@@ -266,7 +266,7 @@ static int push_waits(struct tide__job *job, const struct sorted *s, struct tide
     return code ? code : tide__barrier(job->table, wait, s->known_slots, s->known);
 }
 
-/* What of a push is new is applied; the answer waits as long as the table's durability wants. */
+/* What of a push is new is applied; the answer waits as long as the table's durability requires. */
 static void push_sorted(struct tide__job *job, const struct sorted *s) {
     struct tide_table *table = job->table;
     const bool window = table->replicas->async;

@@ -44,7 +44,7 @@ struct tide__copy_record { /* all but the values in one line of the caches */
     atomic_bool in_use;
     bool valid;      /* a row has come */
     bool asked;      /* a request is pending */
-    bool subscribed; /* the home knows of it, and pushes what changes while it pushes at all */
+    bool subscribed; /* the home has a record of it, and pushes changes while it pushes at all */
     bool dirty;      /* acc is not empty; the record is listed for sending */
     bool referenced;
     float data[]; /* value, then acc: `floats` each */

@@ -4,7 +4,7 @@
  * A generation has three phases on a node, and they are the node's for all its tables: IDLE (no
  * generation), TOLD (its cut is known here), WALK (rows are written). With a clock cut, pushes with
  * a stamp below `clock` are in it and others are not. No worker enters interval `clock` before all
- * nodes are TOLD, and no node WALKs before every push with a lower stamp is answered.
+ * nodes reached TOLD, and no node WALKs before every push with a lower stamp is answered.
  *
  * Two flags of a key word carry it. TAKEN equals the table's own bit when this generation has its
  * version of the row: written, about to be, or kept aside; the table's bit changes with every

@@ -99,7 +99,7 @@ static bool vacant(struct tide__entry *entry) {
     return atomic_load_explicit(&entry->word, memory_order_relaxed) == 0;
 }
 
-/* Latch held. Waits for the word's holder: it holds one row for a copy and never wants the latch. */
+/* Latch held. Waits for the word's holder: it holds one row for a copy and never takes the latch. */
 static uint64_t lock_to_move(struct tide__entry *entry) {
     uint64_t word;
     while (tide__word_lock(&entry->word, false, &word)) {

@@ -429,7 +429,7 @@ static void batches_advance(struct tide_store *store) {
         *place = b->next;
         struct tide__catalog_entry *entry = tide__catalog_entry_of(store, b->table);
         if (entry) {
-            (void)record(store, entry, b, false); /* no memory: the next controller asks again */
+            (void)record(store, entry, b, false); /* no memory: the next controller resends */
         }
         batch_free(store, b, 0);
     }
@@ -501,12 +501,12 @@ void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version
     }
     b->arrived = true;
     if (b->requested) {
-        (void)record(store, entry, b, true); /* no memory: the next controller asks again */
+        (void)record(store, entry, b, true); /* no memory: the next controller resends */
         return;
     }
     *place = b->next;
     entry->tell |= !tide__member_lives(store, b->from); /* no orderly end of the move will notify the others */
-    (void)record(store, entry, b, false);               /* no memory: the next controller asks again */
+    (void)record(store, entry, b, false);               /* no memory: the next controller resends */
     batch_free(store, b, 0);
 }
 
