@@ -8,7 +8,7 @@ import sys
 
 HEAD = """# Messages of the store
 
-The messages between store actors, row by row of `runtime/store/core/message.def`, from which this page is made (`python3 tests/store_messages.py . --write`). A message is a msgpack array: its number, then its fields. `u32` and its like are unsigned integers, `[u64]` is a typed array, `value` any msgpack value. A *cast* has no answer; a *call* has one. A field beyond its type, or another number of fields, is damage: counted, logged the first ten times, and dropped. `tide trace` and taps show the names.
+This page lists every message between store actors. It is generated from `runtime/store/core/message.def` (`python3 tests/store_messages.py . --write`). A message is a msgpack array: its number, then its fields. `u32` and its like are unsigned integers, `[u64]` is a typed array, `value` any msgpack value. A *cast* has no answer; a *call* has one. A message with a field beyond its type, or with another number of fields, is damaged: it is counted, logged the first ten times, and dropped. `tide trace` and taps show the names.
 """
 TABLE = "\n| number | name | kind | fields | what |\n|---|---|---|---|---|\n"
 TYPES = {"INT": "int", "REAL": "f64", "BOOL": "bool", "TEXT": "text", "BYTES": "bytes", "VALUE": "value"}
