@@ -1,6 +1,9 @@
 /*
  * Latency of a client: bench_client CLUSTER TABLE [PULLS]. Pulls 100 rows of random keys of a dense table, one
  * operation outstanding, and prints the percentiles in microseconds; then keys a second with 64 outstanding.
+ *
+ * bench_client CLUSTER TABLE PULLS RATE [RIGHT]: RATE keys a second, each pull timed from when it was due; beside
+ * training: bench/lookups.sh. RIGHT 1, the default: read, by the lane of lookups; 2: operate.
  */
 #include "tide/client.h"
 
@@ -39,13 +42,28 @@ static void check(int code) {
     }
 }
 
+static void at_rate(struct tide_client_table *table, double rate, size_t pulls, float *rows, uint64_t *times) {
+    uint64_t keys[KEYS], due = now() + 1000000;
+    for (size_t i = 0; i < pulls; i++, due += (uint64_t)(KEYS * 1e9 / rate)) {
+        const struct timespec t = {.tv_sec = (time_t)(due / 1000000000u), .tv_nsec = (long)(due % 1000000000u)};
+        (void)clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
+        draw(keys, tide_client_key_count(table));
+        check(tide_client_pull(table, keys, KEYS, rows, 0, NULL));
+        times[i] = now() - due;
+    }
+    qsort(times, pulls, sizeof *times, compare);
+    printf("keys_s %.0f p50_ms %.3f p99_ms %.3f most_ms %.3f\n", rate, (double)times[pulls / 2] / 1e6,
+           (double)times[pulls * 99 / 100] / 1e6, (double)times[pulls - 1] / 1e6);
+}
+
 int main(int argc, char **argv) {
     if (argc < 3) {
-        fprintf(stderr, "usage: bench_client CLUSTER TABLE [PULLS]\n");
+        fprintf(stderr, "usage: bench_client CLUSTER TABLE [PULLS [RATE [RIGHT]]]\n");
         return 2;
     }
     const size_t pulls = argc > 3 ? strtoul(argv[3], NULL, 10) : 20000;
-    const struct tide_client_options options = {.size = sizeof options, .cluster = argv[1]};
+    const struct tide_client_options options = {
+        .size = sizeof options, .cluster = argv[1], .right = argc > 5 ? (unsigned)atoi(argv[5]) : 0};
     struct tide_client *client;
     struct tide_client_table *table;
     check(tide_client_open(&options, &client));
@@ -55,6 +73,13 @@ int main(int argc, char **argv) {
     static uint64_t keys[PLACES][KEYS];
     float *rows = calloc(PLACES * floats, sizeof *rows);
     uint64_t *times = calloc(pulls, sizeof *times);
+    if (argc > 4) {
+        at_rate(table, atof(argv[4]), pulls, rows, times);
+        tide_client_close(client);
+        free(rows);
+        free(times);
+        return 0;
+    }
     for (size_t i = 0; i < pulls; i++) {
         draw(keys[0], limit);
         const uint64_t began = now();

@@ -70,6 +70,8 @@ evicted_row_returns           test_evict an_evicted_key_is_a_new_key
 evicted_untaken_lost          test_evict what_goes_during_a_generation_is_kept_for_it
 gone_untold                   test_evict keys_that_went_are_named_once
 victim_never_worn             test_evict what_was_popular_once_makes_room
+sketch_stays                  test_store_move counts_of_keys_move_with_their_slot
+share_ignored                 test_share an_actor_with_a_share_takes_no_more
 rows_push_twice               test_rows a_push_that_is_sent_again_is_applied_once
 rows_homes_first              test_rows a_push_is_answered_by_the_former_home_that_applied_it
 client_sequence_anew          clients  exactly_once

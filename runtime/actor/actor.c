@@ -68,7 +68,7 @@ static void actor_init(struct scheduler *s, struct actor *actor, const struct ti
     actor->bytes_max = o->bytes_max != 0 ? o->bytes_max : (uint32_t)tide_limit(actor_mailbox_bytes);
     actor->stack_bytes = (uint32_t)(o->stack_bytes != 0 ? o->stack_bytes : STACK_DEFAULT);
     actor->exit_reason = 0;
-    actor->bulk_debt = 0;
+    actor->bulk_debt = actor->share = 0;
     actor->traps = actor->killed = actor->exiting = false;
     atomic_store_explicit(&actor->handled, 0, memory_order_relaxed);
     atomic_store_explicit(&actor->handling_ns, 0, memory_order_relaxed);

@@ -38,6 +38,14 @@ void tide_system_watch(struct tide_system *system);
 /* Likewise: a line for each fiber that waits and each mailbox that is not empty. Returns the length. */
 size_t tide_system_waits(const struct tide_system *system, char *out, size_t size);
 
+/*
+ * From now on the calling actor runs before the other actors of its thread as long as it takes at most this percentage
+ * of the thread's time; beyond, the others that wait come first. Inside.
+ */
+void tide_actor_share(unsigned percent);
+/* The calling handler took time that the clock of this turn does not show: simulated work. Inside. */
+void tide_turn_spent(uint64_t ns);
+
 /* ---- outgoing messages: what leaves for another node, handed over on the I/O thread ---- */
 /* What the data of a blob is whose bytes lie in several places, none of them empty. */
 struct tide_scatter {

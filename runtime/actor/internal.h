@@ -198,6 +198,7 @@ struct actor {
     uint8_t lifecycle; /* enum actor_state */
     uint8_t opens;     /* enum tide_right of clients that may send here; 0: none may */
     uint8_t bulk_debt;
+    uint8_t share; /* see tide_actor_share */
     bool scheduled, traps, killed, exiting, calls;
     bool preempted; /* the first ready fiber continues before the others (tide_yield_to_actors) */
 };
@@ -205,6 +206,7 @@ _Static_assert(sizeof(struct actor) <= 384, "an idle actor costs at most 512 byt
 
 /* ---- schedulers ---- */
 
+enum { RUN_SHARE, RUN_IN_TURN, RUN_LISTS }; /* actors with a share of the thread's time; all others */
 enum stop_phase { STOP_ASK = 1, STOP_KILL, STOP_ABANDON, STOP_CLOSE };
 
 /* Timers that one actor has handled in a row without an act of its own (watch.c). */
@@ -233,7 +235,11 @@ struct scheduler {
     struct actor *current;
     struct tide_fiber *current_fiber;
     struct context main_context;
-    struct actor *run_head, *run_tail;
+    struct run_list {
+        struct actor *head, *tail;
+    } run[RUN_LISTS];
+    uint64_t owed;  /* ns that actors without a share may run before those with one run again */
+    uint64_t spent; /* time of this turn that the clock does not show: of simulated work, ns */
     struct timer **heap;
     uint32_t heap_size, heap_capacity;
     struct pending_call **calls;
@@ -343,6 +349,7 @@ struct scheduler *scheduler_of(struct tide_system *system, tide_address to); /* 
 struct actor *actor_find(struct scheduler *s, tide_address who);             /* live or ending; NULL if gone */
 struct actor *actor_at(const struct scheduler *s, uint32_t index);           /* likewise, by its slot; any thread */
 void actor_schedule(struct scheduler *s, struct actor *actor);
+bool scheduler_has_actors(const struct scheduler *s); /* some are to run */
 void actor_activate(struct scheduler *s, struct actor *actor);
 void actor_end(struct scheduler *s, struct actor *actor, int reason, const char *text);
 void actor_kill(struct scheduler *s, struct actor *actor, int reason, const char *text);

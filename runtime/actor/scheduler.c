@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { BUDGET_NS = 200000, SAMPLE_EVERY = 16, LOOK_EVERY = 8 };
+enum { BUDGET_NS = 200000, SAMPLE_EVERY = 16, LOOK_EVERY = 8 /* a power of two */ };
 
 _Thread_local struct scheduler *tide__scheduler;
 
@@ -369,14 +369,65 @@ void actor_schedule(struct scheduler *s, struct actor *actor) {
     if (actor->scheduled) {
         return;
     }
+    struct run_list *list = &s->run[actor->share > 0 ? RUN_SHARE : RUN_IN_TURN];
     actor->scheduled = true;
     actor->run_next = NULL;
-    if (!s->run_tail) {
-        s->run_head = actor;
+    if (!list->tail) {
+        list->head = actor;
     } else {
-        s->run_tail->run_next = actor;
+        list->tail->run_next = actor;
     }
-    s->run_tail = actor;
+    list->tail = actor;
+}
+
+bool scheduler_has_actors(const struct scheduler *s) {
+    return s->run[RUN_SHARE].head || s->run[RUN_IN_TURN].head;
+}
+
+static struct actor *take_first(struct run_list *list) {
+    struct actor *actor = list->head;
+    list->head = actor->run_next;
+    if (!list->head) {
+        list->tail = NULL;
+    }
+    return actor;
+}
+
+static uint64_t turn_time(const struct scheduler *s) {
+    return tide_port_now(s->system->port) + s->spent;
+}
+
+/* Actors with a share run first, as long as the others that wait are not owed time: three times what one with a share
+ * of 25 % took. Cold: out of the path of a message where there are none. */
+__attribute__((noinline, cold)) static void run_by_share(struct scheduler *s) {
+    const bool others = s->run[RUN_IN_TURN].head && (s->owed > 0 || !s->run[RUN_SHARE].head);
+    struct run_list *list = &s->run[others || TIDE_MUTANT(share_ignored) ? RUN_IN_TURN : RUN_SHARE];
+    list = list->head ? list : &s->run[RUN_SHARE];
+    if (!list->head) {
+        s->owed = 0;
+        return;
+    }
+    struct actor *actor = take_first(list);
+    const unsigned share = actor->share;
+    const uint64_t began = turn_time(s);
+    actor_activate(s, actor);
+    const uint64_t took = turn_time(s) - began;
+    s->owed = !s->run[RUN_IN_TURN].head ? 0
+              : share > 0               ? s->owed + took * (100 - share) / share
+              : took < s->owed          ? s->owed - took
+                                        : 0;
+}
+
+void tide_actor_share(unsigned percent) {
+    struct scheduler *s = tide__scheduler;
+    TIDE_ASSERT(s && s->current && percent > 0 && percent <= 100);
+    s->current->share = (uint8_t)percent;
+}
+
+void tide_turn_spent(uint64_t ns) {
+    if (tide__scheduler) {
+        tide__scheduler->spent += ns;
+    }
 }
 
 static void handle_one(struct scheduler *s, struct actor *actor, struct message *m) {
@@ -419,11 +470,12 @@ static bool is_gone(const struct actor *actor, uint64_t id) {
 }
 
 static bool is_over_budget(const struct scheduler *s) {
-    return tide_port_now(s->system->port) - s->now > BUDGET_NS;
+    return tide_port_now(s->system->port) - s->now + s->spent > BUDGET_NS;
 }
 
-/* Of an actor whose messages take long others do not wait for 64. */
+/* Of an actor whose messages take long others do not wait for 64; of the store's, each may. */
 static void run_handler(struct scheduler *s, struct actor *actor, uint64_t id) {
+    const int between = id == TIDE_ID_STORE ? 0 : LOOK_EVERY - 1;
     for (int i = 1; i <= (int)tide_limit(actor_activation_messages) && !s->yielded; i++) {
         struct message *m = mailbox_pop(actor);
         if (!m) {
@@ -433,7 +485,7 @@ static void run_handler(struct scheduler *s, struct actor *actor, uint64_t id) {
         if (is_gone(actor, id)) {
             return;
         }
-        s->yielded = i % LOOK_EVERY == 0 && is_over_budget(s);
+        s->yielded = (i & between) == 0 && is_over_budget(s);
     }
     if (mailbox_has_message(actor)) {
         actor_schedule(s, actor);
@@ -522,13 +574,12 @@ void actor_activate(struct scheduler *s, struct actor *actor) {
 static void run_actors(struct scheduler *s) {
     const unsigned most = (unsigned)tide_limit(actor_turn_activations);
     const unsigned every = (unsigned)tide_limit(actor_inbox_activations);
-    for (unsigned i = 1, look = every; i <= most && s->run_head; i++) {
-        struct actor *actor = s->run_head;
-        s->run_head = actor->run_next;
-        if (!s->run_head) {
-            s->run_tail = NULL;
+    for (unsigned i = 1, look = every; i <= most && scheduler_has_actors(s); i++) {
+        if (TIDE_UNLIKELY(s->run[RUN_SHARE].head || s->owed > 0)) {
+            run_by_share(s);
+        } else {
+            actor_activate(s, take_first(&s->run[RUN_IN_TURN]));
         }
-        actor_activate(s, actor);
         if (i == look || s->yielded) {
             look = i + every;
             const bool others_first = s->yielded && TIDE_BUGGIFY(yield_ends_turn); /* threads of the simulator */
@@ -561,7 +612,7 @@ static uint64_t end_of_turn(struct scheduler *s) {
         atomic_store_explicit(&s->stopped, true, memory_order_release); /* with tide_system_stop */
         return TIDE_NEVER;
     }
-    return s->run_head ? 0 : next;
+    return scheduler_has_actors(s) ? 0 : next;
 }
 
 uint64_t scheduler_turn(void *arg) {
@@ -570,7 +621,9 @@ uint64_t scheduler_turn(void *arg) {
     tide__scheduler = s;
     enum tide_memory_use use = tide__memory_swap(TIDE_MEMORY_VITAL);
     s->now = tide_port_now(s->system->port);
-    const bool worked = scheduler_pending(s) || s->run_head || (s->heap_size > 0 && s->heap[1]->when <= s->now);
+    s->spent = 0;
+    const bool worked =
+        scheduler_pending(s) || scheduler_has_actors(s) || (s->heap_size > 0 && s->heap[1]->when <= s->now);
     drain_inbox(s);
     timers_fire(s, s->now);
     slow_begin(s);

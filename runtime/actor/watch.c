@@ -99,9 +99,9 @@ static void watch_scheduler(struct scheduler *s) {
     if (!s->executor || s->stop != 0 || !tide_sim_asleep(s->executor)) {
         return;
     }
-    if (scheduler_pending(s) || s->run_head) {
+    if (scheduler_pending(s) || scheduler_has_actors(s)) {
         tide__watch_found("asleep", "%s: thread %u has %s, and no turn is due", s->system->node_name, s->index,
-                          s->run_head ? "actors to run" : "messages");
+                          scheduler_has_actors(s) ? "actors to run" : "messages");
         return;
     }
     for (uint32_t i = 1; i < s->slot_count; i++) {

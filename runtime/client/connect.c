@@ -222,9 +222,15 @@ static int welcomed(struct connection *k, bool joins, const struct tide_frame *f
 
 /* Asks the node's registry for its row service, and takes the view that a joiner is sent. */
 static int settle(struct connection *k, bool joins, uint64_t deadline) {
-    static const uint8_t name[] = {0xa4, 'r', 'o', 'w', 's'};
+    static const uint8_t rows[] = {0xa4, 'r', 'o', 'w', 's'};
+    static const uint8_t lookups[] = {0xa7, 'l', 'o', 'o', 'k', 'u', 'p', 's'};
+    pthread_mutex_lock(&k->client->lock);
+    const bool reads = k->client->granted == TIDE_RIGHT_READ;
+    pthread_mutex_unlock(&k->client->lock);
+    const uint8_t *name = reads ? lookups : rows;
+    const size_t size = reads ? sizeof lookups : sizeof rows;
     bool viewed = !joins, answered = false;
-    int rc = connection_own(k, TIDE_FRAME_CALL, tide_address_make(k->node, TIDE_ID_REGISTRY), 1, name, sizeof name);
+    int rc = connection_own(k, TIDE_FRAME_CALL, tide_address_make(k->node, TIDE_ID_REGISTRY), 1, name, size);
     while (rc == 0 && !(viewed && answered)) {
         struct tide_frame f;
         rc = next_frame(k, deadline, &f);

@@ -11,7 +11,8 @@
 enum {
     SLOTS = 1 << TIDE__SLOT_BITS,
     HOMES_MAX = CONNECTIONS_MAX - 2, /* nodes that one operation is cut for */
-    KEYS_EACH = 32,                  /* of one home, on average: fewer are not worth a request of their own */
+    KEYS_EACH = 32,                  /* of one home, on average: fewer are not worth a request of their own, unless
+                                        they are a lookup's, which no home but theirs is to delay */
     MAP_S = 5,                       /* deadline of a question for a map */
 };
 #define ASK_EVERY (100 * MS) /* of one table */
@@ -133,13 +134,14 @@ struct groups {
 /* The group of each key. False: too many homes for so few keys. */
 static bool group(const struct tide_client_table *t, const struct client_map *map, const uint64_t *keys, size_t count,
                   struct groups *g, uint8_t *of) {
+    const size_t each = t->client->granted == TIDE_RIGHT_READ ? 1 : KEYS_EACH;
     size_t at = 0;
     for (size_t i = 0; i < count; i++) {
         const uint16_t home = home_of(t, map, keys[i]);
         if (g->count == 0 || g->homes[at] != home) {
             for (at = 0; at < g->count && g->homes[at] != home; at++) {
             }
-            if (at == HOMES_MAX || (at == g->count && at > 0 && count < (at + 1) * KEYS_EACH)) {
+            if (at == HOMES_MAX || (at == g->count && at > 0 && count < (at + 1) * each)) {
                 return false;
             }
             g->homes[at] = home;

@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 #define TIDE_VERSION "0.1.0"
-#define TIDE_PROTOCOL 6u /* version of the wire; nodes of different versions refuse each other */
+#define TIDE_PROTOCOL 7u /* version of the wire; nodes of different versions refuse each other */
 
 #define TIDE_NEVER UINT64_MAX
 #define TIDE_SECOND UINT64_C(1000000000)

@@ -17,7 +17,14 @@
 #define uthash_free(memory, size) tide_free(memory)
 #include <uthash.h>
 
-enum { STACK_BYTES = 64 << 10, EXT_HEAD = 6, ALIGNED = 8, RETRY_MS = 20 };
+enum {
+    STACK_BYTES = 64 << 10,
+    EXT_HEAD = 6,
+    ALIGNED = 8,
+    RETRY_MS = 20,
+    LOOKUP_BYTES = 16 << 20,
+    REQUESTS_TURN = 8 /* after which others of the thread may run */
+};
 
 struct operation;
 
@@ -38,8 +45,10 @@ struct pusher { /* a client that pushed */
 struct service {
     struct tide_store *store;
     struct pusher *pushers;
+    bool lookups; /* the actor `lookups` */
     unsigned fibers;
-    uint64_t bytes; /* of requests that fibers work on */
+    uint64_t bytes;    /* of requests that fibers work on */
+    uint64_t rate_due; /* lookups: when the rate permits the next key */
 };
 
 /* A request that a fiber works on. Its keys and rows follow. */
@@ -529,8 +538,30 @@ static int serve(struct service *s, const struct tide_message *m, const struct t
 
 /* ---- the actor ---- */
 
-static int permit(const struct tide_message *m, const struct tide__rows_request *q) {
+/* Takes the keys of a lookup from the node's rate. It may run ahead by a tenth of a second's worth. */
+static int take_rate(struct service *s, size_t keys) {
+    const uint64_t now = tide_port_now(s->store->port), burst = TIDE_SECOND / 10;
+    const uint64_t least = now > burst ? now - burst : 0;
+    const uint64_t at = s->rate_due > least ? s->rate_due : least;
+    if (at > now) {
+        const uint32_t retry_ms = (uint32_t)((at - now) / 1000000 + 1);
+        return tide_fail_busy(retry_ms,
+                              "lookups at this node have used their rate (store_lookup_rate): try again in "
+                              "%u ms",
+                              (unsigned)retry_ms);
+    }
+    s->rate_due = at + (uint64_t)((double)keys * 1e9 / (double)tide_limit(store_lookup_rate));
+    return 0;
+}
+
+static int permit(struct service *s, const struct tide_message *m, const struct tide__rows_request *q) {
     const bool changes = q->verb == TIDE__ROWS_PUSH || q->verb == TIDE__ROWS_LOCALIZE;
+    if (s->lookups && changes) {
+        return tide_fail(TIDE_EPERM, "the actor `lookups` serves pulls; the actor `rows` takes pushes");
+    }
+    if (s->lookups && q->verb == TIDE__ROWS_PULL && take_rate(s, q->key_count)) {
+        return TIDE_EBUSY;
+    }
     const bool may = m->right == TIDE_RIGHT_NONE || m->right >= (changes ? TIDE_RIGHT_OPERATE : TIDE_RIGHT_READ);
     return may || TIDE_MUTANT(rows_read_pushes)
                ? 0
@@ -543,7 +574,7 @@ static int permit(const struct tide_message *m, const struct tide__rows_request 
 static void on_call(struct service *s, const struct tide_message *m) {
     struct tide__rows_request q;
     int code = tide__rows_parse(m->data, m->size, &q);
-    code = code ? code : permit(m, &q);
+    code = code ? code : permit(s, m, &q);
     if (code == 0 && q.verb == TIDE__ROWS_OPEN) {
         answer_open(s, m, q.name);
     } else if (code == 0) {
@@ -558,12 +589,18 @@ static int service_main(void *state) {
     struct service *s = state;
     const struct tide_message *m;
     bool stops = false;
-    while (!stops && tide_receive(TIDE_NEVER, &m) == 0) {
+    if (s->lookups) {
+        tide_actor_share((unsigned)tide_limit(store_lookup_share));
+    }
+    for (unsigned i = 1; !stops && tide_receive(TIDE_NEVER, &m) == 0; i++) {
         stops = m->kind == TIDE_STOP;
         if (m->kind == TIDE_CALL) {
             on_call(s, m);
         }
         tide_message_free(m);
+        if (i % REQUESTS_TURN == 0) {
+            (void)tide_yield();
+        }
     }
     while (s->fibers > 0 && tide_sleep(TIDE_SECOND / 100) == 0) {
         /* they end by their answers, or when the actor is killed */
@@ -580,19 +617,20 @@ static void service_release(void *state) {
     tide_free(s);
 }
 
-int tide_rows_create(struct tide_node *node, struct tide_store *store) {
+static int create(struct tide_node *node, struct tide_store *store, bool lookups) {
     struct service *s = tide_alloc_zero(1, sizeof *s);
     tide_address address;
     if (!s) {
         return TIDE_ENOMEM;
     }
     s->store = store;
-    const struct tide_actor_options options = {.name = "rows",
-                                               .type = "rows",
+    s->lookups = lookups;
+    const struct tide_actor_options options = {.name = lookups ? "lookups" : "rows",
+                                               .type = lookups ? "lookups" : "rows",
                                                .run = service_main,
                                                .state = s,
                                                .release = service_release,
-                                               .bytes_max = ROWS_BYTES,
+                                               .bytes_max = lookups ? LOOKUP_BYTES : ROWS_BYTES,
                                                .role = TIDE_ROLE_IO,
                                                .opens = TIDE_RIGHT_READ};
     const int code = tide_spawn(node, &options, &address);
@@ -600,4 +638,9 @@ int tide_rows_create(struct tide_node *node, struct tide_store *store) {
         service_release(s);
     }
     return code;
+}
+
+int tide_rows_create(struct tide_node *node, struct tide_store *store) {
+    const int code = create(node, store, false);
+    return code ? code : create(node, store, true);
 }

@@ -13,6 +13,11 @@
  * away meanwhile redirects: it answers EVERSION and does nothing of the request. A push that it has applied before is
  * answered as it was, wherever its slots are now.
  *
+ * Lookups have an actor of their own, `lookups`, which clients of the right `read` use: the same requests without
+ * pushes. So a lookup waits neither behind other clients' operations nor behind the store's turn: the actor runs first
+ * on its thread for a share of the time (store_lookup_share), up to a rate (store_lookup_rate), beyond which it answers
+ * EBUSY with a time. Pulls of such a client are not ordered against pushes.
+ *
  * Rights: read for open, map and pull, operate for push and localize.
  */
 #ifndef TIDE_STORE_CLIENT_ROWS_H
@@ -22,7 +27,7 @@
 
 enum { ROWS_FIBERS = 512, ROWS_CLIENTS = 1024, ROWS_BYTES = 64 << 20 };
 
-/* Starts it, after the store. ENOMEM, EEXIST. */
+/* Starts both, after the store. ENOMEM, EEXIST. */
 int tide_rows_create(struct tide_node *node, struct tide_store *store);
 
 /* A request that was read, pointing into its bytes. */

@@ -27,6 +27,7 @@ static void take_time(struct tide_store *store, uint64_t ns) {
     const uint64_t debt = (uint64_t)store->serve_debt, began = tide_port_now(store->port);
     const uint64_t unseen = store->port->ops->executor_occupy(executor, debt);
     const uint64_t slept = tide_port_now(store->port) - began;
+    tide_turn_spent(unseen); /* a turn ends after its time, in the simulator too */
     store->serve_debt -= (int64_t)(store->port->simulated ? debt : slept);
     add(&store->busy_ns, unseen);
 }
