@@ -1,10 +1,15 @@
 /*
- * The hand of tables that forget sweeps their slots 16 times in the time after which an unused row expires, a few slots
- * a turn. So a row expires after that time, plus at most a sixteenth of it (the sweep) and a 64th (the epoch). Each
- * turn sets the epoch from the wall clock; accesses note the epoch of the last turn.
+ * Expiry of tables that forget. The hand visits all slots of a table 16 times during `unused_ns`, a few slots a turn. A
+ * row therefore expires at most a sixteenth and a 64th of that time late. Each turn also sets the table's epoch from
+ * the wall clock, which accesses copy into use records.
+ *
+ * The sketch of a slot that moves follows the slot's rows to the new home (SKETCH), which adopts it: keys that wait for
+ * admission keep their counts. A sketch that does not fit into memory is dropped, and those keys start again.
  */
 #include "store/forget/hand.h"
 
+#include "store/core/send.h"
+#include "store/operation/inbox.h"
 #include "store/rows/forget.h"
 
 enum { ROUNDS = 16 };
@@ -16,7 +21,7 @@ static uint64_t slot_ns(const struct tide__forget *forget) {
 
 static void set_epoch(struct tide_table *table) {
     struct tide_port *port = table->store->port;
-    if (port) { /* without a port a test sets it */
+    if (port) { /* without a port a test sets the epoch */
         atomic_store_explicit(&table->forget->epoch, tide__forget_epoch_at(table->forget, port->ops->wall(port)),
                               memory_order_relaxed);
     }
@@ -36,7 +41,7 @@ uint64_t tide__hand_turn(struct tide_table *table, uint64_t now) {
         tide__forget_expire(table, forget->hand);
         forget->hand = (forget->hand + 1) & (TIDE_SLOT_COUNT - 1);
     }
-    forget->hand_at = now + step * most; /* no catching up after a pause */
+    forget->hand_at = now + step * most; /* after a pause the hand keeps its rate */
     return forget->hand_at;
 }
 
@@ -86,10 +91,31 @@ static void begins(struct tide_table *table) {
 
 static void slot_forgotten(struct tide_table *table, uint32_t slot) {
     if (table->forget) {
-        tide_lock(&table->slots[slot].latch);
-        tide__forget_slot(table, slot);
-        tide_unlock(&table->slots[slot].latch);
+        tide_free(tide__forget_take_sketch(table, slot));
     }
+}
+
+static int slot_left(struct tide_table *table, uint32_t slot, uint16_t to) {
+    struct tide__sketch *sketch = table->forget ? tide__forget_take_sketch(table, slot) : NULL;
+    if (sketch && !TIDE_MUTANT(sketch_stays)) {
+        const size_t words = tide__sketch_words(table->forget->slot_keys);
+        (void)tide__store_tell(table->store, to,
+                               TIDE__AS(SKETCH, .table = table->id, .slot = slot, .left = sketch->left,
+                                        .counters = TIDE__LIST(sketch->counters, words)));
+    }
+    tide_free(sketch);
+    return 0;
+}
+
+int tide__sketch_message(struct tide_store *store, struct tide__incoming *in) {
+    const __typeof__(in->as.SKETCH) *m = &in->as.SKETCH;
+    struct tide_table *table = tide__incoming_table(store, in, m->table);
+    if (!table || !table->forget || m->slot >= TIDE_SLOT_COUNT || !(tide__route_of(table, m->slot) & TIDE__AWAITED) ||
+        m->counters.count != tide__sketch_words(table->forget->slot_keys)) {
+        return TIDE_EPROTO;
+    }
+    tide__forget_adopt(table, m->slot, m->counters.at, m->left);
+    return 0;
 }
 
 const struct tide__technique tide__forgetful = {
@@ -98,5 +124,6 @@ const struct tide__technique tide__forgetful = {
     .table_create = create,
     .table_destroy = destroy,
     .table_begins = begins,
+    .slot_left = slot_left,
     .slot_forgotten = slot_forgotten,
 };

@@ -2,11 +2,11 @@
  * See forget.h. The count of a use record is Morris's (1978): it rises from c to c + 1 with probability (12/13)^c, so
  * c stands for 12 ((13/12)^c - 1) pushes: exact at first, within a fifth later, and 255 is more than 2^32.
  *
- * Which row makes room (Redis's sampling, and TinyLFU's newcomer: Einziger, Friedman, Manes 2017): of SAMPLE entries
- * that lie behind each other at a drawn place the one with the least count, then the longest unused, then the smallest
- * key. Hashing made neighbours independent. Slots that follow are looked at if one has too few. If the newcomer was not
- * pushed more often, it is refused, and one of WORN times the row that stays loses a step of its count: what was
- * popular once does not stay for ever.
+ * The victim of an eviction (sampling as in Redis, admission as in TinyLFU: Einziger, Friedman, Manes 2017) is the
+ * least used of SAMPLE adjacent entries at a random position: the lowest count, then the oldest access, then the
+ * smallest key. Hashing makes adjacent keys independent. If a slot has too few entries, the following slots complete
+ * the sample. If the new key was not pushed more often than the victim, the new key is refused, and with probability
+ * 1/WORN the victim's count falls by one. So the counts of keys that were popular once decay.
  */
 #include "store/rows/forget.h"
 
@@ -14,7 +14,7 @@
 
 enum {
     SAMPLE = 8,
-    WORN = 8 /* one victim of so many */,
+    WORN = 8 /* refusals per step of decay, on average */,
     LIMIT_SLACK = 2,
     GONE_FIRST = 256,
     COUNT_UP = 12,
@@ -24,7 +24,7 @@ enum {
 struct tide__forget *tide__forget_create(const struct tide_table_options *o) {
     struct tide__forget *forget = tide_alloc_zero(1, sizeof *forget);
     if (!forget) {
-        tide_fail(TIDE_ENOMEM, "no memory for what table '%s' counts of its keys", o->name);
+        tide_fail(TIDE_ENOMEM, "no memory for the key counts of table '%s'", o->name);
         return NULL;
     }
     forget->epoch_ns = o->unused_ns / TIDE__USE_EPOCHS;
@@ -69,10 +69,10 @@ static void set_use(const struct tide_table *table, float *row, unsigned count, 
 
 uint32_t tide__use_of(const struct tide_table *table, const float *row) {
     const float use = row[table->row_floats - 1];
-    return use >= 0 && use < (float)(1 << 24) ? (uint32_t)use : 0; /* a file may hold anything */
+    return use >= 0 && use < (float)(1 << 24) ? (uint32_t)use : 0; /* files are not trusted */
 }
 
-/* The count that stands for so many pushes. */
+/* The logarithmic count of this number of pushes. */
 static unsigned count_for(unsigned pushes) {
     static const uint8_t counts[TIDE__SKETCH_MOST + 1] = {0, 1, 2, 3, 4, 4, 5, 6, 6, 7, 8, 8, 9, 9, 10, 10};
     return counts[pushes < TIDE__SKETCH_MOST ? pushes : TIDE__SKETCH_MOST];
@@ -106,7 +106,7 @@ void tide__use_shift(const struct tide_table *table, float *row, uint16_t then) 
     set_use(table, row, tide__use_count(use), (uint16_t)(tide__use_epoch(use) + (uint16_t)(epoch_now(table) - then)));
 }
 
-/* Epochs since the last access; clocks of nodes differ, so it may lie ahead. */
+/* Epochs since the last access. The clocks of nodes differ: a record ahead of this node's epoch has age 0. */
 static uint16_t age_of(const struct tide_table *table, uint32_t use) {
     const uint16_t age = (uint16_t)(epoch_now(table) - tide__use_epoch(use));
     return age < UINT16_MAX / 2 ? age : 0;
@@ -143,18 +143,30 @@ int tide__forget_admit(struct tide_table *table, uint32_t slot, uint64_t mixed, 
     return !at_limit(table) ? TIDE__FOUND : o->evict ? TIDE__CROWDED : TIDE__NOT_FOUND;
 }
 
-void tide__forget_slot(struct tide_table *table, uint32_t slot) {
+struct tide__sketch *tide__forget_take_sketch(struct tide_table *table, uint32_t slot) {
+    tide_lock(&table->slots[slot].latch);
     struct tide__sketch *sketch = table->forget->sketches[slot];
+    table->forget->sketches[slot] = NULL;
     if (sketch) {
         tide__index_counts(table, -(int64_t)tide__sketch_bytes(table->forget->slot_keys));
-        tide_free(sketch);
-        table->forget->sketches[slot] = NULL;
     }
+    tide_unlock(&table->slots[slot].latch);
+    return sketch;
 }
 
-/* ---- keys that went ---- */
+void tide__forget_adopt(struct tide_table *table, uint32_t slot, const void *counters, uint32_t left) {
+    tide_lock(&table->slots[slot].latch);
+    struct tide__sketch *sketch = sketch_of(table, slot);
+    if (sketch) {
+        memcpy(sketch->counters, counters, tide__sketch_words(table->forget->slot_keys) * sizeof *sketch->counters);
+        sketch->left = left > 0 && left < sketch->window ? left : sketch->window;
+    }
+    tide_unlock(&table->slots[slot].latch);
+}
 
-/* Before the first generation there is nothing that the key is in. */
+/* ---- deleted keys ---- */
+
+/* Before the first generation no file has the key. */
 static void note_gone(struct tide_table *table, uint64_t key) {
     struct tide__forget *f = table->forget;
     if (!table->taken || TIDE_MUTANT(gone_untold)) {
@@ -209,7 +221,7 @@ bool tide__forget_gone_lost(struct tide_table *table) {
 
 /* ---- eviction ---- */
 
-/* The row with this locked word goes; the word is unlocked by what takes its entry. */
+/* Deletes the row of this locked word. The caller removes the entry, which unlocks the word. */
 static void drop_row(struct tide_table *table, uint64_t key, uint64_t word, enum tide__counter why) {
     struct tide__kept *second = NULL;
     const uint32_t row = (uint32_t)word;
@@ -225,7 +237,7 @@ static void drop_row(struct tide_table *table, uint64_t key, uint64_t word, enum
 struct victim {
     uint64_t key;
     uint32_t slot, use;
-    unsigned seen; /* entries that were looked at */
+    unsigned seen; /* entries sampled so far */
 };
 
 static bool is_less_used(const struct tide_table *table, uint32_t use, uint64_t key, const struct victim *than) {
@@ -237,7 +249,7 @@ static bool is_less_used(const struct tide_table *table, uint32_t use, uint64_t 
     return age != other_age ? age > other_age : key < than->key;
 }
 
-/* Latch held. False: somebody has the word, or it has no row. */
+/* Reads the use record; the latch is held. False: the word is locked, or has no row. */
 static bool peek(struct tide_table *table, struct tide__entry *entry, uint32_t *use) {
     uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
     if (tide__word_state(word) != TIDE__OWNED || (word & TIDE__WORD_LOCK)) {
@@ -281,7 +293,7 @@ static void sample(struct tide_table *table, uint32_t number, struct victim *v) 
     tide_unlock(&slot->latch);
 }
 
-/* Does `each` with the victim's entry, its word locked, if it is as it was seen. */
+/* Calls `each` with the victim's entry, its word locked, if the entry is still there. */
 static bool with_victim(struct tide_table *table, const struct victim *v,
                         void (*each)(struct tide_table *table, const struct victim *v, struct tide__hash *hash,
                                      struct tide__entry *entry, uint64_t word)) {
@@ -340,7 +352,7 @@ bool tide__forget_make_room(struct tide_table *table, uint32_t slot, unsigned se
     return true;
 }
 
-/* ---- the hand ---- */
+/* ---- expiry ---- */
 
 void tide__forget_expire(struct tide_table *table, uint32_t number) {
     struct tide__slot *slot = &table->slots[number];
@@ -356,7 +368,7 @@ void tide__forget_expire(struct tide_table *table, uint32_t number) {
                    age_of(table, tide__use_of(table, tide__slab_row(&table->slab, (uint32_t)word))) > TIDE__USE_EPOCHS;
             if (gone) {
                 drop_row(table, entry->key, word, TIDE__EXPIRED);
-                tide__hashed_remove(hash, entry); /* another one may lie here now */
+                tide__hashed_remove(hash, entry); /* which may move another entry to this place */
                 continue;
             }
             tide__word_unlock(&entry->word, word);

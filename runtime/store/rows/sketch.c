@@ -1,4 +1,4 @@
-/* See sketch.h. A row's counters lie behind each other, 16 a word. */
+/* See sketch.h. The counters of a row are contiguous, 16 in a word. */
 #include "store/rows/sketch.h"
 
 enum { WIDTH_LEAST = 128, A_WORD = 16, A_KEY = 8 };
@@ -11,8 +11,12 @@ static uint32_t width_for(uint64_t keys) {
     return width;
 }
 
+size_t tide__sketch_words(uint64_t keys) {
+    return (size_t)width_for(keys) / A_WORD * TIDE__SKETCH_ROWS;
+}
+
 size_t tide__sketch_bytes(uint64_t keys) {
-    return sizeof(struct tide__sketch) + (size_t)width_for(keys) / A_WORD * TIDE__SKETCH_ROWS * sizeof(uint64_t);
+    return sizeof(struct tide__sketch) + tide__sketch_words(keys) * sizeof(uint64_t);
 }
 
 struct tide__sketch *tide__sketch_create(uint64_t keys) {
@@ -25,7 +29,7 @@ struct tide__sketch *tide__sketch_create(uint64_t keys) {
     return sketch;
 }
 
-/* Of each row: the key's counter, as its number among all. */
+/* The index of the key's counter in each row. */
 static void places(const struct tide__sketch *sketch, uint64_t hash, uint32_t at[TIDE__SKETCH_ROWS]) {
     const uint64_t mixed = tide_mix64(hash);
     const uint32_t first = (uint32_t)mixed, step = (uint32_t)(mixed >> 32) | 1u;

@@ -389,10 +389,10 @@ int tide__slot_drain(struct tide_table *table, uint32_t number,
             tide__index_counts(table, -(int64_t)(hash->capacity * sizeof hash->entries[0]));
             tide_free(hash);
         }
-        if (table->forget && !code) {
-            tide__forget_slot(table, number);
-        }
         tide_unlock(&slot->latch);
+        if (table->forget && !code && !each) { /* else the sketch follows the rows */
+            tide_free(tide__forget_take_sketch(table, number));
+        }
         return code;
     }
     /* A worker that makes the array now does so under the latch, and then sees the slot's new

@@ -164,11 +164,11 @@ static int depart_slot(struct slot_send *d, uint32_t slot) {
                : own_way ? table->operations->slot_send(table, slot, d->to)
                          : tide__slot_drain(table, slot, pack, d);
     code = code ? code : ship(d);
-    TIDE__EACH_TECHNIQUE(table->store, slot_forgotten, table, slot);
     for (size_t i = 0; table->store->techniques[i] && !code && !lost_to; i++) {
         const struct tide__technique *t = table->store->techniques[i];
         code = t->slot_left ? t->slot_left(table, slot, d->to) : 0;
     }
+    TIDE__EACH_TECHNIQUE(table->store, slot_forgotten, table, slot);
     if (code) {
         return code;
     }

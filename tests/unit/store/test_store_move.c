@@ -1,5 +1,7 @@
 /* Slots that are moved on request while everybody works on: sums, order, refusals, deaths. */
 #include "store_world.h"
+
+#include "store/rows/slot_index.h"
 #include "tide/placement.h"
 #include "tide/stats.h"
 
@@ -292,6 +294,34 @@ static void slots_wait_until_a_joiner_knows_their_table(void **state) {
     }
 }
 
+/* ---- counts of keys without a row ---- */
+
+static void push_where_it_moves(struct fiber *f) {
+    struct tide_table *table = NULL;
+    const uint64_t key = 7;
+    float row[1] = {1};
+    uint16_t home;
+    CHECK(f, tide_table_find(f->node, "wander", &table) == 0);
+    CHECK(f, tide_table_push(table, &key, 1, row, NULL) == 0);
+    CHECK(f, tide_table_push(table, &key, 1, row, NULL) == 0);
+    CHECK(f, tide_table_where(table, key, &home) == 0);
+    const uint32_t slot = tide__slot_of(table, key);
+    CHECK(f, tide_table_move(table, &slot, 1, home == 2 ? 1 : 2) == 0);
+    CHECK(f, tide_table_push(table, &key, 1, row, NULL) == 0);
+    CHECK(f, tide_table_pull(table, &key, 1, row, NULL) == 0);
+    CHECK(f, row[0] == 1); /* the third push admits it */
+}
+
+static void counts_of_keys_move_with_their_slot(void **state) {
+    (void)state;
+    struct cluster c;
+    open_cluster(&c, true, 2, 1);
+    create(&c, (struct tide_table_options){
+                   .name = "wander", .keys = TIDE_KEYS_HASHED, .width = 1, .key_limit = 100, .admit_after = 3});
+    run_alone(&c, 0, push_where_it_moves, NULL);
+    close_cluster(&c);
+}
+
 /* ---- what is counted ---- */
 
 static void count_run(struct fiber *f) {
@@ -340,6 +370,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(what_cannot_be_moved_is_refused_before_anything_moves),
         cmocka_unit_test(a_death_of_the_new_home_ends_the_request_and_says_so),
         cmocka_unit_test(slots_wait_until_a_joiner_knows_their_table),
+        cmocka_unit_test(counts_of_keys_move_with_their_slot),
         cmocka_unit_test(slots_count_what_they_serve_to_others),
     };
     if (argc > 1) {
