@@ -8,7 +8,7 @@ local opt = tide.options {
   phase = {"seconds", default = 5.0},
   every = {"seconds between increments", default = 1.0},
   keys = {"different ones", default = 200000},
-  rate = {"keys a second that the reader looks up", default = 100000},
+  rate = {"keys a second that the reader looks up; 0: no reader, what publishing alone costs", default = 100000},
 }
 local WIDTH <const>, BATCH <const>, LOOKUP <const> = 64, 256, 100
 local job = tide.job {
@@ -53,11 +53,11 @@ tide.main(function()
   end
   tide.sleep(2)
   cluster:checkpoint(dir)
-  local reader <const> = tide.reader {dir = dir, table = "rows"}
+  local reader <const> = opt.rate > 0 and tide.reader {dir = dir, table = "rows"} or nil
   local waits, running, rng = {}, true, tide.random(1)
   local lookups <const> = core.fiber(function()
     local due, keys = core.now(), tide.tensor.zeros("u64", LOOKUP)
-    while running do
+    while reader and running do
       due = due + LOOKUP / opt.rate
       core.sleep(math.max(0, due - core.now()))
       for i = 1, LOOKUP do keys[i] = math.floor((4 * opt.keys) ^ rng:uniform()) end
@@ -73,7 +73,7 @@ tide.main(function()
       while core.now() < until_s do
         if phase == with then
           bytes, count = bytes + cluster:checkpoint(dir).bytes, count + 1
-          reader:refresh()
+          if reader then reader:refresh() end
         end
         core.sleep(math.max(0, math.min(opt.every, until_s - core.now())))
       end
@@ -85,11 +85,13 @@ tide.main(function()
   table.sort(waits)
   local a <const>, b <const> = median(without), median(with)
   print(("pushes (keys/s): %.0f without increments, %.0f with, %.1f %% less"):format(a, b, 100 * (1 - b / a)))
-  print(("%d increments of %.1f MB; reader behind by %.1f s at the end"):format(count, bytes / count / 1e6,
-    reader:behind()))
-  print(("%d lookups of %d keys: p50 %.3f ms, p99 %.3f ms"):format(#waits, LOOKUP, 1e3 * waits[#waits // 2],
-    1e3 * waits[#waits * 99 // 100]))
-  reader:close()
+  print(("%d increments of %.1f MB"):format(count, bytes / count / 1e6))
+  if reader then
+    print(("reader behind by %.1f s at the end"):format(reader:behind()))
+    print(("%d lookups of %d keys: p50 %.3f ms, p99 %.3f ms"):format(#waits, LOOKUP, 1e3 * waits[#waits // 2],
+      1e3 * waits[#waits * 99 // 100]))
+    reader:close()
+  end
   run:stop()
   os.execute("rm -rf " .. dir)
 end)

@@ -224,6 +224,22 @@ static uint64_t rows_of(const struct version *v) {
     return rows;
 }
 
+/* A new base of the rows of `old` and of `changes`. A copy is several times as fast as hashing all keys again; when a
+ * quarter of its rows are of deleted keys, these are left out. */
+static struct tide__row_map *make_base(const struct tide__row_map *old, const struct tide__row_map *changes) {
+    const bool copied = old->live * MERGE_PART >= old->rows * (MERGE_PART - 1);
+    struct tide__row_map *base = copied ? tide__row_map_clone(old) : tide__row_map_create(old->width);
+    int code = base ? 0 : TIDE_ENOMEM;
+    code = code || copied ? code : tide__row_map_add(base, old, changes, false);
+    code = code ? code : tide__row_map_add(base, changes, NULL, copied);
+    if (code) {
+        tide__row_map_unref(base);
+        (void)tide_fail(TIDE_ENOMEM, "no memory for the rows of a reader");
+        return NULL;
+    }
+    return base;
+}
+
 /* What `old` has with `changes` over it; NULL: all is in `changes`. *takes* changes. */
 static int make_version(const struct version *old, struct tide__row_map *changes, struct version **out) {
     struct version *v = tide_alloc_zero(1, sizeof *v);
@@ -237,10 +253,8 @@ static int make_version(const struct version *old, struct tide__row_map *changes
     } else if (!code) {
         code = tide__row_map_add(changes, old->overlay, changes, true); /* the newer ones stay */
         if (!code && changes->used * MERGE_PART > old->base->used) {
-            v->base = tide__row_map_create(changes->width);
+            v->base = make_base(old->base, changes);
             code = v->base ? 0 : TIDE_ENOMEM;
-            code = code ? code : tide__row_map_add(v->base, old->base, changes, false);
-            code = code ? code : tide__row_map_add(v->base, changes, NULL, false);
         } else if (!code) {
             atomic_fetch_add_explicit(&old->base->refs, 1, memory_order_relaxed);
             v->base = old->base;

@@ -116,6 +116,32 @@ int tide__row_map_add(struct tide__row_map *map, const struct tide__row_map *fro
     return code;
 }
 
+struct tide__row_map *tide__row_map_clone(const struct tide__row_map *from) {
+    struct tide__row_map *map = tide__row_map_create(from->width);
+    const size_t row_bytes = from->width * sizeof *from->values;
+    if (!map || !from->capacity) {
+        return map;
+    }
+    map->keys = tide_alloc(from->capacity * sizeof *map->keys);
+    map->at = tide_alloc(from->capacity * sizeof *map->at);
+    map->values = tide_alloc((from->room ? from->room : 1) * row_bytes);
+    if (!map->keys || !map->at || !map->values) {
+        tide__row_map_unref(map);
+        return NULL;
+    }
+    memcpy(map->keys, from->keys, from->capacity * sizeof *map->keys);
+    memcpy(map->at, from->at, from->capacity * sizeof *map->at);
+    if (from->rows > 0) {
+        memcpy(map->values, from->values, from->rows * row_bytes);
+    }
+    map->capacity = from->capacity;
+    map->used = from->used;
+    map->live = from->live;
+    map->rows = from->rows;
+    map->room = from->room;
+    return map;
+}
+
 uint64_t tide__row_map_bytes(const struct tide__row_map *map) {
     return map ? sizeof *map + map->capacity * (sizeof *map->keys + sizeof *map->at) +
                      map->room * map->width * sizeof *map->values

@@ -24,6 +24,8 @@ int tide__row_map_get(const struct tide__row_map *map, uint64_t key, const float
 /* Puts all rows of `from`, except of keys that `except` has (NULL: none); `gone`: and what is gone. ENOMEM. */
 int tide__row_map_add(struct tide__row_map *map, const struct tide__row_map *from, const struct tide__row_map *except,
                       bool gone);
+/* A copy, deleted keys and their rows included: no key is hashed. NULL: out of memory. One reference. */
+struct tide__row_map *tide__row_map_clone(const struct tide__row_map *from);
 uint64_t tide__row_map_bytes(const struct tide__row_map *map);
 
 #endif

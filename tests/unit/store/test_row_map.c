@@ -58,6 +58,30 @@ static void a_key_that_is_gone_may_come_back(void **state) {
     tide__row_map_unref(map);
 }
 
+static void a_copy_is_the_same_and_apart(void **state) {
+    (void)state;
+    struct tide__row_map *map = tide__row_map_create(WIDTH), *empty = tide__row_map_clone(map);
+    put(empty, 1, 1);
+    for (uint64_t key = 0; key < KEYS; key++) {
+        put(map, key, (float)key);
+    }
+    assert_int_equal(tide__row_map_put(map, 3, NULL), 0);
+    struct tide__row_map *copy = tide__row_map_clone(map);
+    for (uint64_t key = 0; key < 2 * KEYS; key++) {
+        put(map, key, -1);
+    }
+    assert_int_equal(state_of(copy, 3), TIDE__MAP_GONE);
+    assert_int_equal(copy->live, KEYS - 1);
+    for (uint64_t key = 4; key < KEYS; key++) {
+        assert_true(value_of(copy, key) == (float)key);
+    }
+    put(copy, KEYS, 7);
+    assert_true(value_of(copy, KEYS) == 7 && value_of(map, KEYS) == -1);
+    tide__row_map_unref(map);
+    tide__row_map_unref(copy);
+    tide__row_map_unref(empty);
+}
+
 static void a_newer_map_hides_what_it_knows(void **state) {
     (void)state;
     struct tide__row_map *older = tide__row_map_create(WIDTH), *newer = tide__row_map_create(WIDTH);
@@ -85,6 +109,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_put_last_is_found),
         cmocka_unit_test(a_key_that_is_gone_may_come_back),
+        cmocka_unit_test(a_copy_is_the_same_and_apart),
         cmocka_unit_test(a_newer_map_hides_what_it_knows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
