@@ -1,7 +1,9 @@
 -- tide.reader: a table that is only read, from the checkpoints of a run. docs/guides/large-tables.md.
 local checkpoint = require "tide.run.checkpoint"
+local children = require "tide.cluster.children"
 local core = require "tide.core"
 local errors = require "tide.errors"
+local follower = require "tide.run.follower"
 local script = require "tide.script"
 local units = require "tide.units"
 
@@ -10,18 +12,48 @@ local units = require "tide.units"
 local reader = {}
 reader.__index = reader
 
-local FIELDS <const> = {dir = true, table = true, every = true}
+local FIELDS <const> = {dir = true, table = true, every = true, cluster = true, keys = true, wait = true}
+local POLL_S <const>, WAIT_S <const> = 0.05, 60
 
-local function follow(self, every_s)
+
+-- A process of its own copies generations from the cluster. It ends with this one.
+local function start_copying(o, every_s)
+  local made <const>, why = core.mkdir(o.dir)
+  if not made then return nil, errors.from(why, "T0403") end
+  local argv <const> = {children.program, "table", "follow", o.table, "--dir", o.dir, "--cluster", o.cluster,
+                        "--every", ("%.3fs"):format(every_s > 0 and every_s or 1)}
+  if o.keys then table.move({"--keys", o.keys}, 1, 2, #argv + 1, argv) end
+  local process <const>, err = core.process(argv, {output = o.dir .. "/follow.log"})
+  return process, err and errors.from(err, "T1001")
+end
+
+local function follow(self, o, every_s)
   while not self.closed do
     core.sleep(every_s)
     if self.closed then return end
+    if self.process and self.process:ended() then self.process = start_copying(o, every_s) or self.process end
     self:refresh()
   end
 end
 
----Loads a table of the newest generation in a checkpoint directory. With `every` it follows newer ones by itself.
----@param o {dir: string, table: string, every?: string|number}
+-- A directory that has a generation serves at once, whether the cluster is there or not.
+local function open_handle(o, process, wait_s)
+  local deadline <const> = core.now() + wait_s
+  while true do
+    local handle <const>, err = core.reader(o.dir, o.table)
+    if handle or not process then return handle, err and checkpoint.error(err, o.dir) end
+    local absent <const> = checkpoint.error(err, o.dir).code == "T0702"
+    if not absent or process:ended() or core.now() >= deadline then
+      return nil, errors.new("T0702", {message = ("table `%s` has not come from cluster `%s`: %s"):format(o.table,
+        o.cluster, children.last_lines(o.dir .. "/follow.log", 2)), help = "tide jobs --cluster " .. o.cluster})
+    end
+    core.sleep(POLL_S)
+  end
+end
+
+---Loads a table of the newest generation in a checkpoint directory. With `every` it follows newer ones by itself. With
+---`cluster` the directory is the reader's own: generations are copied there from a run of that cluster as they come.
+---@param o {dir: string, table: string, every?: string|number, cluster?: string, keys?: string, wait?: string|number}
 ---@return tide.reader
 function reader.open(o)
   script.check_fields("T0115", "tide.reader", o, FIELDS)
@@ -30,10 +62,21 @@ function reader.open(o)
   end
   local every_s <const>, why <const> = units.parse_duration(o.every or 0)
   if not every_s then error(script.error("T0113", "every: " .. why), 2) end
-  local handle <const>, err <const> = core.reader(o.dir, o.table)
-  if not handle then error(checkpoint.error(err, o.dir), 2) end
-  local self <const> = setmetatable({handle = handle, dir = o.dir}, reader)
-  if every_s > 0 then self.follower = core.fiber(follow, self, every_s) end
+  local wait_s <const>, problem <const> = units.parse_duration(o.wait or WAIT_S)
+  if not wait_s then error(script.error("T0113", "wait: " .. problem), 2) end
+  local process, err
+  if o.cluster then
+    process, err = start_copying(o, every_s)
+    if not process then error(err, 2) end
+  end
+  local handle
+  handle, err = open_handle(o, process, wait_s)
+  if not handle then
+    if process then process:signal(15) end
+    error(err, 2)
+  end
+  local self <const> = setmetatable({handle = handle, dir = o.dir, process = process}, reader)
+  if every_s > 0 then self.follower = core.fiber(follow, self, o, every_s) end
   return self
 end
 
@@ -54,9 +97,16 @@ function reader:refresh()
   return newer
 end
 
----How old the rows may be, in seconds, by the wall clocks of this machine and of the one that wrote them.
+---How old the rows may be at most, in seconds. Of a directory that another machine writes, it compares the wall clocks
+---of both; of copies from a cluster, the own clock with itself.
 ---@return number
-function reader:behind() return self.handle:info().behind_s end
+function reader:behind()
+  local info <const> = self.handle:info()
+  if self.cut_of ~= info.generation then
+    self.cut_of, self.cut_at = info.generation, follower.cut_at(self.dir, info.generation)
+  end
+  return self.cut_at and math.max(0, core.wall() - self.cut_at) or info.behind_s
+end
 
 ---What it serves: {generation, rows, bytes, width, loaded, read, behind_s}.
 ---@return table
@@ -67,6 +117,7 @@ function reader:close()
   if self.closed then return end
   self.closed = true
   if self.follower then core.fiber_cancel(self.follower) end
+  if self.process then self.process:signal(15) end
   self.handle:close()
 end
 reader.__close = reader.close

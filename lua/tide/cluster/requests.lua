@@ -72,6 +72,8 @@ local ROWS <const> = {
     ["artifact.begin"] = {name = "string", bytes = "count", sha256 = "string", rank = "integer", node = "string"},
     ["artifact.add"] = {id = "integer", text = "string"}, ["artifact.end"] = {id = "integer"},
     artifacts = {"read"}, ["artifact.part"] = {"read", name = "string", at = "count"},
+    published = {"read", table = "string"}, ["published.files"] = {"read", table = "string", generation = "count"},
+    ["published.part"] = {"read", table = "string", generation = "count", file = "string", at = "count"},
     evaluate = {name = "string"}, disowned = {}, noted = {note = "string?", tags = "strings"},
     ["verb.pause"] = {release = "boolean?"}, ["verb.resume"] = {}, ["verb.set"] = {params = "any", new = "boolean?"},
     ["verb.workers"] = {"waits", count = "integer"}, ["verb.stop"] = {within_s = "seconds?", reason = "string?"},

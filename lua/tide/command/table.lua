@@ -8,6 +8,7 @@ local staleness = require "tide.show.staleness"
 local table_names = require "tide.cluster.table_names"
 local table_show = require "tide.show.table"
 local text = require "tide.text"
+local units = require "tide.units"
 
 local TOP_MAX <const> = 100
 
@@ -81,6 +82,36 @@ local function export(context, o)
     what.table, what.rows, what.gone, what.from, what.to))
 end
 
+-- `tide table follow NAME --dir cache`: copies a run's generations here, and each new one, until Ctrl-C.
+local function follow(context, o)
+  if not o.dir then
+    return nil, errors.new("T0105", {message = "where to?", help = "tide table follow users --dir cache --every 1s"})
+  end
+  local every_s <const>, why <const> = units.parse_duration(o.every or "1s")
+  if not every_s or every_s <= 0 then
+    return nil, errors.new("T0105", {message = "--every: " .. (why or "a time above 0")})
+  end
+  local deadline <const> = context.timeout_s and context.core.now() + context.timeout_s
+  return cluster_view.attached(context, function(client)
+    local last, generation
+    while true do
+      local copied <const>, err = client.look("tide.run.follower.inside", {table = o.table, dir = o.dir})
+      if not copied and o.once then return nil, err end
+      local said <const> = err and errors.from(err).message
+      if said and said ~= last then context:say("waiting: " .. said) end
+      last = said
+      if copied and copied.generation ~= generation then
+        generation = copied.generation
+        local told <const> = context:tell(copied, ("%s: generation %d, %s copied, %s old"):format(copied.table,
+          copied.generation, units.format_size(copied.bytes), units.format_duration(copied.behind_s)))
+        if o.once then return told end
+      end
+      local code <const> = cluster_view.pause(context.core, every_s, deadline)
+      if code then return code end
+    end
+  end)
+end
+
 local TABLE <const> = {name = "table", doc = "name of the table, as `tide tables` shows it"}
 
 local function show(context, o)
@@ -143,6 +174,7 @@ return {
     {"tide table show mf.columns --json", "exact figures as one object"},
     {"tide table set mf.columns rate=0.01", "another learning rate for all nodes, from now on"},
     {"tide table drop hits -y", "drops it on all nodes, with its rows"},
+    {"tide table follow users --dir cache --every 1s", "copies what a run publishes to this machine, for tide.reader"},
     {"tide table export rows --dir ckpt --since 3 --out patch.safetensors", "rows changed since, deleted keys"},
   },
   verbs = {
@@ -152,12 +184,16 @@ return {
      arguments = {TABLE, {name = "settings", many = 1, doc = "rate=0.01, consistency=essp:4"}}},
     {name = "drop", doc = "drops it on all nodes, with its rows", arguments = {TABLE}, run = drop},
     {name = "export", doc = "rows changed since a generation, from files", arguments = {TABLE}, run = export},
+    {name = "follow", doc = "copies generations of a run here as they come", arguments = {TABLE}, run = follow},
   },
   schema = "tide.table/1",
   options = {
     arguments.shared.cluster, arguments.shared.yes,
     {name = "force", of = "drop", doc = "also if an active run uses it"},
-    {name = "dir", type = "string", value = "DIR", of = "export", doc = "the directory of the checkpoints"},
+    {name = "dir", type = "string", value = "DIR", of = "export, follow",
+     doc = "the directory of the checkpoints; of follow: of the copies"},
+    {name = "every", type = "string", value = "TIME", of = "follow", doc = "between two looks (default 1s)"},
+    {name = "once", of = "follow", doc = "ends when the directory is up to date"},
     {name = "since", type = "integer", min = 0, value = "N",
       of = "export", doc = "changes after this generation (default 0: all rows)"},
     {name = "out", type = "string", value = "FILE", of = "export", doc = "the safetensors file"},

@@ -25,7 +25,7 @@ local states = require "tide.run.states"
 local controller = {from_worker = {}, from_driver = {}} -- by op of what they say
 controller.__index = controller
 for _, part in ipairs {"registry", "elastic_workers", "barrier", "outbox", "starting", "losses", "cuts", "evaluation",
-                       "late_workers", "life", "grants", "figures", "artifacts"} do
+                       "late_workers", "life", "grants", "figures", "artifacts", "increments"} do
   local module <const> = require("tide.run." .. part)
   for name, method in pairs(module.methods) do controller[name] = method end
   for name, answer in pairs(module.from_worker or {}) do controller.from_worker[name] = answer end
