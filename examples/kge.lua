@@ -50,7 +50,8 @@ local SAMPLING <const> = by_buckets and "local" or opt.sampling
 -- Where intents tell all that is used, they are fine: what is intended early by all nodes has copies on all.
 local FINE <const> = opt.mode == "steps" and opt.technique == "intent" and SAMPLING == "local"
 local CALL <const> = opt.mode == "batched" and 4 * opt.batch or FINE and 50 or 1000    -- triples
-local AHEAD <const> = FINE and 8 or 4          -- calls whose entities are intended
+-- Calls whose entities are intended. Rows that come from a disk too early leave memory before they are used.
+local AHEAD <const> = FINE and 8 or opt.disk and 1 or 4
 local width = opt.model == "complex" and 2 * opt.dim or opt.dim
 
 ---Sums of a ranking over the first `limit` triples of this worker's piece of a part.

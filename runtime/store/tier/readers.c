@@ -92,6 +92,8 @@ static void read_by_ring(struct tide__reader *reader) {
         work = TIDE_CONTAINER(done[i], struct tide__work, read);
         if (done[i]->got != (ssize_t)done[i]->size) { /* for its error, or the end of a signal's short read */
             work->task.run(&work->task);
+        } else {
+            tide__read_check(work);
         }
         list_add(&reader->finished, work);
     }

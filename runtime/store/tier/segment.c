@@ -172,7 +172,6 @@ uint32_t tide__stream_put(struct tide__tier *tier, struct tide__stream *stream, 
         (void *)(stream->data + (tide__record_offset(tier, at) - tide__record_offset(tier, stream->first)));
     *record = (struct tide__record){.key = put->key, .version = version, .flags = 1};
     memcpy(record->row, row, tier->record_bytes - sizeof *record);
-    record->crc = sum_of(tier, record);
     stream->puts[stream->count++] = *put;
     tier->segments[stream->segment]->next = at + 1;
     if (stream->count == capacity_of(tier, stream)) {
@@ -238,6 +237,24 @@ static int remove_file(struct tide__tier *tier, struct tide__segment *segment) {
     return port->ops->file_unlink(port, path);
 }
 
+/* Checksums of a block, before it is written. */
+static void sum_block(struct tide__tier *tier, struct tide__work *work) {
+    const struct tide__stream *stream = TIDE_CONTAINER(work, struct tide__stream, work);
+    for (uint32_t i = 0; i < stream->count; i++) {
+        const uint64_t at = tide__record_offset(tier, stream->first + i) - work->offset;
+        struct tide__record *record = (void *)(stream->data + at);
+        record->crc = sum_of(tier, record);
+    }
+}
+
+void tide__read_check(struct tide__work *work) {
+    const struct tide__tier *tier = work->tier;
+    for (struct tide__want *want = work->wants; want; want = want->next) {
+        const uint64_t at = tide__record_offset(tier, want->place % tier->per_segment) - work->offset;
+        want->good = tide__record_good(tier, (const void *)((const uint8_t *)work->data + at), want->key);
+    }
+}
+
 static int carry_out(struct tide__tier *tier, struct tide__work *work) {
     struct tide__segment *segment = tier->segments[work->segment]; /* OPEN: none */
     const struct tide_port_ops *ops = tier->port->ops;
@@ -251,6 +268,7 @@ static int carry_out(struct tide__tier *tier, struct tide__work *work) {
                    ? tide_fail(TIDE_EIO, "the file ends at %llu", (unsigned long long)(work->offset + (uint64_t)got))
                    : 0;
     case TIDE__WORK_WRITE:
+        sum_block(tier, work);
         code = work->create ? make_file(tier, segment) : 0;
         code = code ? code : ops->file_write(segment->file, work->data, work->size, work->offset);
         if (code && work->create) { /* the next write makes the file anew */
@@ -273,6 +291,8 @@ static void run_work(struct tide_task *task) {
     work->code = carry_out(work->tier, work);
     if (work->code) {
         (void)snprintf(work->text, sizeof work->text, "%s", tide_error_message());
+    } else {
+        tide__read_check(work);
     }
 }
 

@@ -113,7 +113,7 @@ static void read_done(struct tide__tier *tier, struct tide__work *work) {
         const struct tide__record *record =
             (const void *)((const uint8_t *)work->data +
                            (tide__record_offset(tier, want->place % tier->per_segment) - work->offset));
-        if (!work->code && tide__record_good(tier, record, want->key)) {
+        if (!work->code && want->good) {
             install(tier, want, record->row);
         } else if (TIDE_MUTANT(read_error_initial)) {
             float *row = tide_alloc_vital(tier->record_bytes);

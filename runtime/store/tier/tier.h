@@ -110,6 +110,7 @@ struct tide__want {
     struct tide__want *next;
     uint64_t key;
     uint32_t slot, place, row;
+    bool good; /* its record has the checksum; by the thread that has read it */
 };
 struct tide__wants {
     struct tide__want *first, **last;
@@ -208,6 +209,8 @@ uint32_t tide__stream_put(struct tide__tier *tier, struct tide__stream *stream, 
 void tide__stream_flush(struct tide__tier *tier, struct tide__stream *stream);
 int tide__stream_init(struct tide__tier *tier, struct tide__stream *stream,
                       void (*done)(struct tide__tier *tier, struct tide__work *work));
+/* Compares the checksums of the records that a READ has read, on the reading thread. */
+void tide__read_check(struct tide__work *work);
 void tide__work_begin(struct tide__tier *tier, struct tide__work *work);
 void tide__work_finish(struct tide__tier *tier); /* calls `done` of finished work */
 void tide__segment_remove(struct tide__tier *tier, uint32_t segment);
