@@ -1,4 +1,4 @@
--- What holds a run up, in a sentence: a pure function of two snapshots of a cluster (tide.cluster.collect).
+-- The bottleneck of a run, in a sentence: a pure function of two snapshots of a cluster (tide.cluster.collect).
 --
 -- The time of all workers between the snapshots is split into what they wait for and what is left, computing. Each
 -- cause that there may be says which share of that time would be gone without it; the largest is the answer, and below
