@@ -39,7 +39,7 @@ struct times {
 };
 
 static struct worker {
-    struct times times[2][KINDS]; /* [a checkpoint is under way] */
+    struct times times[2][KINDS]; /* [a checkpoint is in flight] */
     atomic_uint_fast64_t calls, busy_ns;
 } workers[WORKERS];
 

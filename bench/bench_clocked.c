@@ -98,7 +98,7 @@ static void work(struct costs *costs, int i, struct tide_table *table, struct ti
     costs->dense[i] = dense(table, random);
 }
 
-/* All threads come here before one goes on. */
+/* All threads come here before one continues. */
 static void meet(struct bench *b) {
     b->meetings++;
     atomic_fetch_add(b->met, 1);

@@ -2,7 +2,7 @@
  * Fail-over of a table with copies, in real processes: this one (the controller, with workers that
  * push ones to random keys and wait for each answer) and three servers, one of which dies in each
  * round, under load, and is replaced. In turn one is killed (kill -9: its connections end), and one
- * falls silent (SIGSTOP: nothing ends; once it is declared dead it goes on, and then is killed).
+ * falls silent (SIGSTOP: nothing ends; once it is declared dead it continues, and then is killed).
  * Tells for both how long it took until the death was declared, and how long the slowest push
  * around it: until all rows were served again. At the end each key must hold exactly what was
  * acknowledged: exits 1 when a push was lost, doubled or refused. --rounds N (20), --replicas N
@@ -241,7 +241,7 @@ static void one_round(unsigned round, struct worker *workers, struct tide_table 
     deaths->slowest[deaths->count++] = slowest;
 }
 
-/* On a busy machine everybody stands still now and then, and nobody is dead. */
+/* On a busy machine everybody stalls now and then, and nobody is dead. */
 static void busy_round(struct tide_table *table) {
     const long spinners = 3 * sysconf(_SC_NPROCESSORS_ONLN);
     pid_t *pids = malloc((size_t)spinners * sizeof *pids);

@@ -2,7 +2,7 @@
 -- Under tide sim, without a file: Gram working sets beside scheduled sets at a latency.
 --   tide run bench/descent.lua --data x.safetensors --share 0.1
 --   tide sim --latency 1ms bench/descent.lua
---   tide sim --latency 1ms bench/descent.lua --only ahead    sets of many variables, three rounds under way or one
+--   tide sim --latency 1ms bench/descent.lua --only ahead    sets of many variables, three rounds in flight or one
 --   tide sim bench/descent.lua --only bytes --check none     what workers send, over what the sums are
 --   tide run bench/descent.lua --only sampler                64 draws of a million variables by weight
 local tide = require "tide"

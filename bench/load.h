@@ -102,7 +102,7 @@ static uint64_t steps_a_millisecond(void) {
 }
 
 /* Keys a second of a worker that computes for a millisecond, then pushes 64 KB, and has up to four
- * pushes under way meanwhile. */
+ * pushes in flight meanwhile. */
 static double paced(struct tide_table *table, const uint64_t *keys, size_t count) {
     static uint64_t steps;
     steps = steps ? steps : steps_a_millisecond();

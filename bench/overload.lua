@@ -28,7 +28,7 @@ local job = tide.job {
       model:push(draw(), ones)
       return tide.now() - began
     end
-    -- So many calls under way for a while: keys and seconds.
+    -- So many calls in flight for a while: keys and seconds.
     local function load_for(seconds, depth)
       local tickets, done, began = {}, 0, tide.now()
       repeat

@@ -164,7 +164,7 @@ good("beside stalled readers")
 for s in stalled:
     s.close()
 
-# A stream goes on, and comes back where it was.
+# A stream continues, and comes back where it was.
 def follow(after, events):
     with connect() as s:
         s.sendall(head(target=f"/api/stream?after={after}"))

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The audit log: who connected and was refused, what was asked and evaluated; a changed, missing or cut line is named; a
-# full disk refuses what would have to be noted, and runs go on; a killed node's log is whole up to its last line.
+# full disk refuses what would have to be noted, and runs continue; a killed node's log is whole up to its last line.
 . "$(dirname "$0")/harness.sh"
 
 run 0 up --cluster lab -n 1
@@ -45,7 +45,7 @@ rm -f audit-x.*
 cp "$log" audit-x.log
 run 0 audit verify audit-x.log
 
-# ---- a node that is killed; one that goes on in its log
+# ---- a node that is killed; one that continues in its log
 run 0 down lab -y
 mkdir logs
 start() {

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Checkpoints with real processes: a cut by clocks is exact, kill -9 at random moments leaves the newest generation that
-# counts, resuming goes on from it, flipped bits and cut files are named. ROUNDS rounds of killing (default 12).
+# counts, resuming continues from it, flipped bits and cut files are named. ROUNDS rounds of killing (default 12).
 . "$(dirname "$0")/harness.sh"
 
 cat >count.lua <<'LUA'
@@ -70,7 +70,7 @@ says err.txt "T0705.*table 'count-[0-9]+.t' exists with other options"
 run 1 run --resume nowhere count.lua --look
 says err.txt 'T0702'
 
-# ---- the generator goes on where it was: the same numbers as an unbroken run
+# ---- the generator continues where it was: the same numbers as an unbroken run
 numbers() { grep -o 'look [0-9]* at clock 40: .*' err.txt | sort; }
 rm -rf ckpt .tide
 run 0 run count.lua --clocks 40 --report
@@ -113,7 +113,7 @@ for ((round = 1; round <= ${ROUNDS:-12}; round++)); do
 done
 echo "kill -9 in $((round - 1)) rounds, $cut_short times while a generation was written: $failures failures"
 
-# ---- data in chunks: a resumed run goes on in the pass it was in; what was done since the checkpoint is done again
+# ---- data in chunks: a resumed run continues in the pass it was in; what was done since the checkpoint is done again
 cat >pass.lua <<'LUA'
 local tide = require "tide"
 local PASSES <const>, COUNT <const> = 4, 120

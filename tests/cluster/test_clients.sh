@@ -20,7 +20,7 @@ read -r before after <raw.txt
 [ "$(sed -n 1p raw.txt)" = "$before $after" ] && [ "$after" != "$before" ] && [ "$(sed -n 2p raw.txt)" = "$after $after" ] ||
     fail "a client of the protocol alone: $(cat raw.txt)"
 
-# Predictions while training goes on: Python, and HTTP by the dashboard.
+# Predictions while training continues: Python, and HTTP by the dashboard.
 run 0 submit --cluster lab "$root/examples/serve.lua" --seconds 120 # steer.py stops it
 for _ in $(seq 200); do
     timeout 20 "$python" "$root/examples/serve.py" lab 3 1 2 >scores.txt 2>&1 && break

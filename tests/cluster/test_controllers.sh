@@ -143,7 +143,7 @@ says err.txt 'controller is away'
 run 0 down lab -y
 nothing_left
 
-# All of them: nodes with rows go on, and so do the controllers from what they had on disk.
+# All of them: nodes with rows continue, and so do the controllers from what they had on disk.
 began_with() { "$TIDE" node --cluster lab --name "$1" --listen "unix:$logs/$1.sock" --workers 0 --no-store --state "$work/state" "${@:2}"; }
 run 0 up -n 2 --controllers 3 --cluster lab --state "$work/state"
 wait_for 10 outlives

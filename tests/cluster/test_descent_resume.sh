@@ -79,7 +79,7 @@ while read -r name found; do
     grep -q "^$name.$found\$" out.txt || fail "$name: a resumed run finds $(cat out.txt), not $found"
 done <whole.txt
 
-# Too many variables for Gram sets: auto goes on by scheduled sets and finds the same; gram says what to do.
+# Too many variables for Gram sets: auto continues by scheduled sets and finds the same; gram says what to do.
 cat >auto.lua <<'LUA'
 local tide = require "tide"
 local d = tide.descent

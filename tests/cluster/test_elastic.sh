@@ -71,7 +71,7 @@ says out.txt '^exact	true	150$'
 mine=$(sed -n 's/^s1 has \([0-9]*\) of 300$/\1/p' out.txt)
 [ "${mine:-999}" -le 110 ] || fail "the slow server still has $mine of 300 slots"
 
-# Workers join and leave while the others go on: every pass has every example once.
+# Workers join and leave while the others continue: every pass has every example once.
 cat >joining.lua <<'END'
 local tide = require "tide"
 local N <const> = 400
@@ -111,7 +111,7 @@ END
 run 0 run joining.lua
 says out.txt '^workers	3	1	rows	40.0	40.0	lost	0$'
 
-# From the command line, into a run that goes on.
+# From the command line, into a run that continues.
 begin run elastic.lua --edit=false --epochs 1000000
 for _ in $(seq 200); do
     socket=$(find "$XDG_RUNTIME_DIR" -path '*run-*' -name '*.sock' | head -1)

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Gradients among workers: every way ends where one worker ends, ways change in mid-run, bytes are those of the formulas,
-# and a run goes on when workers die, join and leave.
+# and a run continues when workers die, join and leave.
 . "$(dirname "$0")/harness.sh"
 
 cat >same.lua <<'LUA'
@@ -108,7 +108,7 @@ agree 2e-4 "swaps"
 says out.txt 'paths: ps [1-9][0-9]* factor [1-9][0-9]* ring [1-9]'
 nothing_left
 
-# A path that a layer cannot take is refused, and the run goes on as before.
+# A path that a layer cannot take is refused, and the run continues as before.
 cat >wrong.lua <<'LUA'
 return {api = 1, kind = "comm", name = "wrong", version = 1, every = 3600, init = function() return {} end,
   decide = function(_, view) return {path = {[view.tensors[1].id] = "factor"}} end}
@@ -134,7 +134,7 @@ run 0 run refuse.lua
 says out.txt '^2$'
 nothing_left
 
-# Workers die, come and go: the run goes on, every pass has all examples, and the replicas stay equal.
+# Workers die, come and go: the run continues, every pass has all examples, and the replicas stay equal.
 cat >crew.lua <<'LUA'
 local tide, nn = require "tide", require "tide.nn"
 local opt = tide.options {comm = {"", default = "comm/hybrid"}, change = {"", default = false}}

@@ -1,6 +1,6 @@
 #!/bin/bash
 # What is left of runs: listed, shown, compared and exported; drivers that are killed at any moment, and several at once.
-# Trials: what is done is kept, and a sweep goes on where it was.
+# Trials: what is done is kept, and a sweep continues where it was.
 . "$(dirname "$0")/harness.sh"
 
 echo 'return {least = 0}' >beside.lua

@@ -101,7 +101,7 @@ says err.txt 'T0513'
 run 1 attach -e "run('$name'):pause{releas = true}"
 says err.txt 'T0115'
 
-# Its slots go to the one that waits, and it goes on when that has ended.
+# Its slots go to the one that waits, and it continues when that has ended.
 run 0 job pause "$name" --release
 is "$name" suspended || fail "it has not released its slots"
 wait_for 10 is "$second" done

@@ -112,7 +112,7 @@ awk -v named="#doc source pos typeindex type topic" '
     END { if (documents != 200) wrong("documents are left out"); exit bad }
 ' state.txt documents.txt corpus.txt out.txt >wrong.txt || fail "$(head -3 wrong.txt)"
 
-# A run that goes on from a checkpoint draws what one without a stop draws; counts of the table are made anew.
+# A run that continues from a checkpoint draws what one without a stop draws; counts of the table are made anew.
 cat >resume.lua <<'LUA'
 local tide = require "tide"
 local core = require "tide.core"

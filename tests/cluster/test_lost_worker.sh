@@ -68,7 +68,7 @@ lose_n2 --servers 0
 [ "$code" = 5 ] || fail "rows on the lost node: exit code $code, not 5"
 says err.txt 'its part of the tables is gone \(`sums-1.t`\)'
 
-# With copies the others have its rows: each chunk is in the sums, the one under way at most twice.
+# With copies the others have its rows: each chunk is in the sums, the one in flight at most twice.
 lose_n2 --servers 0 --replicas 1
 [ "$code" = 0 ] || fail "rows with copies on the lost node: exit code $code, not 0"
 for pass in 1 2 3; do says out.txt "^pass.$pass.600$"; done

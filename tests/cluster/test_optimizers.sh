@@ -242,7 +242,7 @@ LUA
 run 0 run rules.lua
 says out.txt 'the rules hold'
 
-# Jobs with them: several workers train as one, a resumed run goes on exactly, and states of another rule are refused.
+# Jobs with them: several workers train as one, a resumed run continues exactly, and states of another rule are refused.
 cat >job.lua <<'LUA'
 local tide, nn = require "tide", require "tide.nn"
 local opt = tide.options {rule = {"", default = "own"}, stop = {"at this report", default = 0},

@@ -206,7 +206,7 @@ if [ -z "${TIDE_SANITIZED:-}" ]; then
     says err.txt 'crashed: SIGSEGV at address 0x[0-9a-f]+ in update rule lion'
 fi
 
-# A node that joins without the module ends, and the run goes on.
+# A node that joins without the module ends, and the run continues.
 cp first.so lion.so
 run 0 run wrong.lua --join --now goes
 cat .tide/runs/*/node-s2.log >said.txt

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A batching policy in a real run: it finds the slow worker, is swapped and rolled back while training goes on, by the
+# A batching policy in a real run: it finds the slow worker, is swapped and rolled back while training continues, by the
 # script and by the command line; the journal replays bit for bit; files are checked without a run.
 . "$(dirname "$0")/harness.sh"
 
@@ -54,7 +54,7 @@ head -c $(($(wc -c <"$journal") - 7)) "$journal" >torn.journal
 run 0 policy replay --journal torn.journal
 says out.txt '^torn +true$'
 
-# From the command line, into a run that goes on.
+# From the command line, into a run that continues.
 begin run balance.lua --epochs 100000 --swap=false
 for _ in $(seq 200); do
     socket=$(find "$XDG_RUNTIME_DIR" -path '*run-*' -name '*.sock' | head -1)

@@ -41,7 +41,7 @@ says out.txt 'begins at ([1-9][0-9]*), t is \1, until 1000001'
 run 0 job show count-2 --cluster lab
 says out.txt '^memory +16 MiB'
 says out.txt '^slots +1 of 1'
-# what goes on is not resumed anew; another directory, another script, no checkpoint
+# what continues is not resumed anew; another directory, another script, no checkpoint
 run 1 job resume count-2 --cluster lab
 says err.txt 'T0513.*the run is not paused'
 run 0 job cancel count-2 --cluster lab --yes

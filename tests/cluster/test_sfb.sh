@@ -1,6 +1,6 @@
 #!/bin/bash
 # Sufficient-factor models: what is learned does not depend on how many workers share it nor on how it travels; bytes are
-# those of the formulas; files; a run goes on without a worker, dual variables or not.
+# those of the formulas; files; a run continues without a worker, dual variables or not.
 . "$(dirname "$0")/harness.sh"
 
 cat >same.lua <<'LUA'

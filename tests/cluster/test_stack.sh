@@ -1,6 +1,6 @@
 #!/bin/bash
 # Where code is: the line of a worker that loops, or is inside a kernel, is told by stack, why, actors, --timeout, stop
-# and cancel, while it goes on; a crash tells its signal, kernel and line at the driver and in the node's log.
+# and cancel, while it continues; a crash tells its signal, kernel and line at the driver and in the node's log.
 . "$(dirname "$0")/harness.sh"
 
 cat >stuck.lua <<'LUA'

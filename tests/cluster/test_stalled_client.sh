@@ -1,6 +1,6 @@
 #!/bin/bash
 # Clients that stall until the cluster has ended their sessions (Ctrl-Z, a laptop that sleeps) attach anew when they run
-# again: what they watch goes on, and what changed meanwhile is seen.
+# again: what they watch continues, and what changed meanwhile is seen.
 . "$(dirname "$0")/harness.sh"
 export TIDE_SILENCE=1 # so that members end the sessions soon
 STALL_S=5

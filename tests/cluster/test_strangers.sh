@@ -1,5 +1,5 @@
 #!/bin/bash
-# Peers of another version or cluster are told so; whatever strangers send to a node's socket, a run goes on.
+# Peers of another version or cluster are told so; whatever strangers send to a node's socket, a run continues.
 . "$(dirname "$0")/harness.sh"
 command -v python3 >/dev/null || { echo "skipped: no python3 to play the stranger"; exit 77; }
 stranger() { timeout 30 python3 "$root/tests/cluster/stranger.py" "$@"; }

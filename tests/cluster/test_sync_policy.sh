@@ -1,6 +1,6 @@
 #!/bin/bash
 # Sync policies in a real run: the bound of a table follows what its workers wait for, policies see staleness and waits,
-# they are swapped while training goes on, and what cannot be is refused.
+# they are swapped while training continues, and what cannot be is refused.
 . "$(dirname "$0")/harness.sh"
 
 cat > mine.lua <<'EOF'
@@ -103,7 +103,7 @@ run 1 run sync.lua --bound vap:-1
 says err.txt 'T0204.*"vap:0.01:flat"'
 nothing_left
 
-# One table of a run that goes on, from the command line.
+# One table of a run that continues, from the command line.
 begin run sync.lua --policy sync/adaptive --clocks 100000
 for _ in $(seq 200); do
     socket=$(find "$XDG_RUNTIME_DIR" -path '*run-*' -name '*.sock' | head -1)

@@ -1,6 +1,6 @@
 /*
  * Blocks and threads of the emulation. Threads that may meet are contexts: each runs to the next
- * meeting, in the order the test chose, before any goes on. That a thread ends while others wait,
+ * meeting, in the order the test chose, before any continues. That a thread ends while others wait,
  * and that threads of a kernel without meetings meet, ends the process: both are mistakes that real
  * devices answer with anything at all.
  */

@@ -1,4 +1,4 @@
--- Workers that come and go while a run goes on: how many there are to be, and what is kept of those that are gone.
+-- Workers that come and go while a run continues: how many there are to be, and what is kept of those that are gone.
 package.path = "lua/?.lua;lua/?/init.lua;./?.lua;" .. package.path
 
 local fake, c

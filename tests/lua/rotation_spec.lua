@@ -14,7 +14,7 @@ end)
 
 ---All workers, their visits in the order in which they were done, by a scheduler that draws whose turn it is. `plan`
 ---makes a plan: each worker has its own.
----@return table[] done visits, each with its epoch, rank, round and whether its block goes on with another
+---@return table[] done visits, each with its epoch, rank, round and whether its block continues with another
 ---@return integer ahead columns that were asked for in the midst of a round
 local function run(plan, epochs, seed, moves, leave_at, joins)
   local workers <const>, rng <const> = plan().workers, random(seed)

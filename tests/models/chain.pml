@@ -32,7 +32,7 @@
  * go with a row), NOBARRIER (a new home opens when leases have run out), NOWAIT (and when they have not), LASTONLY (it
  * waits for those of the last home alone), NOLEASE (reads in place ask for none),
  * NOTELL (a former home is not told before it is granted anything again), TELLONE (its successor alone tells it),
- * PULLNOW (a pull is answered while pushes are under way), FIRSTACK (answered by the first of the chain),
+ * PULLNOW (a pull is answered while pushes are in flight), FIRSTACK (answered by the first of the chain),
  * NORETARGET (what is unanswered does not go down a new chain), BACKWARDS (sent again, the last first), PASSEARLY (a former home passes on for who has not heard), NOORDER (a push
  * does not wait for an earlier pull of its worker), NOTSETTLED (a home goes before all is with the copies), FRONT (JOIN
  * in front of its SNAP), OLDREPORT (the word that a node has joined counts, of whatever order it is).

@@ -4,7 +4,7 @@
  * Page: docs/internals/checkpoints.md.
  *
  * Two workers, each pushing once to each of two rows in every clock 1..CLOCKS (a push is the pair
- * (worker, clock)). Two nodes; row r starts on node r and MOVES moves happen while all goes on. A
+ * (worker, clock)). Two nodes; row r starts on node r and MOVES moves happen while all continues. A
  * push goes by the home (node 0) and is forwarded to where the row is, so it arrives later than one
  * that was not. The controller chooses the cut c* = highest running clock + 1, tells the nodes one
  * after the other (a worker starts clock c* + 1 only when all know), completes it when all pushes

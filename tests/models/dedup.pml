@@ -41,7 +41,7 @@
 byte copies[OPS];   /* of each push, anywhere */
 byte sends[OPS];
 byte applied;       /* ghost and row at once: the row is one, wherever it is */
-byte executed;      /* answers on their way */
+byte executed;      /* answers in flight */
 byte answered;
 byte issued;
 byte recent;        /* travels with the row */

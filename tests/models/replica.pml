@@ -383,7 +383,7 @@ inline handle() {
         :: ty == CONFIRM -> need = need & ~BIT(w)
 #ifdef RENEW
         :: ty == GRANT && flying -> flying = 0; held[n] = 1
-        :: ty == GRANT && !flying -> skip /* ran out on its way */
+        :: ty == GRANT && !flying -> skip /* ran out in flight */
 #endif
         fi
     fi

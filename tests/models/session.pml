@@ -7,7 +7,7 @@
  * its place is implied by the connection's order. A connection breaks at any moment (BREAKS times):
  * what was written and not read is lost from any point on, what was read was read. The two ends
  * notice independently. hello carries the receiver's count R; the sender drops its ring below R and
- * goes on from R + 1. Acknowledgements are cumulative and may be lost with their connection. The
+ * continues from R + 1. Acknowledgements are cumulative and may be lost with their connection. The
  * receiver's process may be replaced by a new incarnation (RESTARTS times).
  *
  * Frames carry their number here as a ghost, so that the receiver can check what it counts by
@@ -15,7 +15,7 @@
  * or session_lost was reported at the sender.
  *
  * Weakenings, each must be refuted:
- *   OFFBYONE  the sender goes on from R (or R + 2)                    NORESUME  it goes on from what it sent last
+ *   OFFBYONE  the sender continues from R (or R + 2)                    NORESUME  it continues from what it sent last
  *   EARLYTRIM the ring is trimmed when a frame is written             SAMELIFE  a new incarnation gets the old session
  *   STILLREAD the receiver answers hello while it still reads the old connection
  *   DROPFULL  a full ring drops its oldest frame instead of stopping admission

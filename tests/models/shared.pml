@@ -47,7 +47,7 @@
 byte row_own, row_other;   /* at the owner */
 byte owner;
 bit moving, subscribed[2];
-byte notices[2];           /* under way */
+byte notices[2];           /* in flight */
 byte moves, pushes, toggles = 1, fails;
 
 byte mine;                 /* pushes that the worker has issued */

@@ -11,7 +11,7 @@
  * and at rest: every operation answered, nothing parked, the slot at NEW, one owner, which the directory names.
  *
  * Relocation itself, and what copies, caches and duplicates do to it, is reloc.pml's. The directory is one variable: only
- * the home that has the slot uses it, and nobody does while the slot is on its way (asserted).
+ * the home that has the slot uses it, and nobody does while the slot is in flight (asserted).
  *
  * Weakenings, each must be refuted:
  *   NOCLOSE   the slot leaves at once: what it forwarded to an owner may come there after the new home's HAND
@@ -77,7 +77,7 @@ chan link[N * N] = [CAP] of { byte, byte, byte, byte, short };
 chan waiting[N] = [N * OPS + 2] of { byte, byte };    /* of an ARRIVING key */
 chan parked[N] = [N * OPS + N + 2] of { byte, byte, byte }; /* of the slot */
 
-byte slot;            /* where it is on its way */
+byte slot;            /* where it is in flight */
 byte echoes;          /* OLD: members that have not answered */
 byte home[N];         /* as each node knows it */
 byte dir, term;

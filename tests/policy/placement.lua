@@ -5,7 +5,7 @@ local worlds = dofile(SOURCE .. "/tests/policy/worlds.lua")
 local cases = {}
 local function case(name, f) cases[#cases + 1] = {name, f} end
 
--- Servers that serve `ops` keys a second of each slot; what moves is on its way for bytes / bandwidth seconds.
+-- Servers that serve `ops` keys a second of each slot; what moves is in flight for bytes / bandwidth seconds.
 local function server_world(o)
   local w = {time = 0, clock = 0, speeds = o.speeds, slots = {}, moves = 0, bandwidth = o.bandwidth or 1e9}
   local tables = o.tables or {{keys = 1 << 20, width = 16, slots = o.slots or 64}}

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Tries what another user of the machine (A), a hostile node, a long source and a cloned repository could do to the
-# user of a cluster (V). Each fails, and what V does goes on. Two user ids take root; without it the parts that need
+# user of a cluster (V). Each fails, and what V does continues. Two user ids take root; without it the parts that need
 # them are left out. docs/guides/security.md has the list.
 . "$(dirname "$0")/../cluster/harness.sh"
 command -v python3 >/dev/null || { echo "skipped: no python3 to play the stranger"; exit 77; }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Barriers that workers come to without waiting, while nodes crash, stand still, or are cut off for a while, at moments
+# Barriers that workers come to without waiting, while nodes crash, stall, or are cut off for a while, at moments
 # that the seed draws: who waits for one sees what all had done that came to it, all that pass it are told the same, and
 # none passes before all that live have come.
 . "$(dirname "$0")/harness.sh"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# tide.cluster {controllers = 3} on simulated nodes: whoever commands crashes, is cut off or stands still at a moment of
-# the seed; the run goes on and is exact, a node with rows joins, a table is made, and one seed is one run.
+# tide.cluster {controllers = 3} on simulated nodes: whoever commands crashes, is cut off or stalls at a moment of
+# the seed; the run continues and is exact, a node with rows joins, a table is made, and one seed is one run.
 . "$(dirname "$0")/harness.sh"
 if [ ! -e "$(dirname "$TIDE")/tide_raft.so" ]; then
     cat >missing.lua <<'END'

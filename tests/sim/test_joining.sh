@@ -1,5 +1,5 @@
 #!/bin/bash
-# Workers come and go while a run goes on: every pass has every example once and every step its whole batch, also when
+# Workers come and go while a run continues: every pass has every example once and every step its whole batch, also when
 # nodes die while they join; what is bound to ranks takes nobody.
 . "$(dirname "$0")/harness.sh"
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A pool of simulated nodes whose launcher fails and whose nodes die, under a run that goes on: every example counts
+# A pool of simulated nodes whose launcher fails and whose nodes die, under a run that continues: every example counts
 # once, as many nodes are there at the end as are wanted, and the same seed gives the same life.
 . "$(dirname "$0")/harness.sh"
 for seed in 3 17; do

@@ -1,6 +1,6 @@
 #!/bin/bash
 # A scheduled cluster under faults that the seed draws: a policy that wishes sizes at random resizes, suspends and moves
-# runs while nodes of workers and the controller crash or stand still. No slot has two runs, none is lost, and every
+# runs while nodes of workers and the controller crash or stall. No slot has two runs, none is lost, and every
 # pass has every example once.
 . "$(dirname "$0")/harness.sh"
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Nets and models of factors that are suspended wholly and go on: with one worker every loss is that of a run which
+# Nets and models of factors that are suspended wholly and continue: with one worker every loss is that of a run which
 # nobody disturbs, but for the order in which it is added up; with several they go on, also on another number, with nodes
 # that die while the run is suspended, leaves or wakes; what is asked of a run without workers is answered later.
 . "$(dirname "$0")/harness.sh"
@@ -59,7 +59,7 @@ run 0 sim --seed 1 suspend.lua --kind sdca --nodes 3 --pauses 4
 run 0 sim --seed 1 suspend.lua --nodes 3 --pauses 4
 run 0 sim --seed 1 suspend.lua --kind rounds --nodes 3 --pauses 4
 
-# On a shared cluster: the seed draws when it is suspended, on how many slots it goes on, and which node dies when.
+# On a shared cluster: the seed draws when it is suspended, on how many slots it continues, and which node dies when.
 cat >moves.lua <<'LUA'
 local tide, nn, sim = require "tide", require "tide.nn", require "tide.sim"
 local program = nn.sequential {input = {28, 28, 1}, loss = nn.xent(), nn.flatten(), nn.linear(8), nn.relu(),

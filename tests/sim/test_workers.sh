@@ -67,7 +67,7 @@ for seed in 1 2; do # declared dead, and alive: what they say when they wake cou
     says out.txt 'lost 2 redone true rows true true examples 6000 workers 1'
 done
 # Workers come and go, again and again: each wish is met soon, and ranks are those of at most four workers. A number that
-# is asked for while others are on their way is the one that counts.
+# is asked for while others are in flight is the one that counts.
 cat >again.lua <<'LUA'
 local tide = require "tide"
 local PASSES <const> = 132

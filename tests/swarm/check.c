@@ -16,7 +16,7 @@
  * 3, 5 and 6 hold alone, as long as no update of a copy met a node that died.
  *
  * Durability window: a push that returned well may be gone when a node died, if its origin was told
- * of as many. What is gone, and what was under way when a node died, counts for nothing in 1 to 5:
+ * of as many. What is gone, and what was in flight when a node died, counts for nothing in 1 to 5:
  * pulls may have shown it before.
  */
 #include "store/core/table.h"

@@ -131,7 +131,7 @@ uint64_t faults_next(const struct world *w) {
 
 /* ---- stretches in which nothing happens ---- */
 
-/* When what is planned goes on. Between two silences there is to be a calm: it is not cut short. */
+/* When what is planned continues. Between two silences there is to be a calm: it is not cut short. */
 static uint64_t next_due(const struct world *w) {
     const uint64_t now = tide_sim_now(w->sim);
     uint64_t due = faults_next(w) < w->chaos_end ? faults_next(w) : w->chaos_end;
@@ -372,7 +372,7 @@ static void crash(struct world *w) {
 }
 
 /* For a while some allocations of a node fail: most times those that its workers' calls make, now
- * and then those without which it cannot go on, and then it is as lost as one that crashes. */
+ * and then those without which it cannot continue, and then it is as lost as one that crashes. */
 static void shortage(struct world *w) {
     struct tide_random *random = &w->faults->shortages;
     const unsigned a = (unsigned)tide_random_below(random, w->node_count);

@@ -64,7 +64,7 @@ static const struct option {
     [SWARM_DRIFT_PPM] = {"drift_ppm", SHARE, 0, 0}, /* no clock is off by more than this */
     [SWARM_WINDOW] = {"window", SHARE, 0, 0}, /* share of tables with copies, durability window */
     [SWARM_MEMORY_S] = {"memory_s", FAULT, 3, 20},
-    [SWARM_QUEUE_KIB] = {"queue_kib", LIMITED, 1, 1024},  /* of operations of one node under way */
+    [SWARM_QUEUE_KIB] = {"queue_kib", LIMITED, 1, 1024},  /* of operations of one node in flight */
     [SWARM_CHECKPOINT_S] = {"checkpoint_s", SHARE, 0, 0}, /* mean rest between two; 0: none */
     [SWARM_DISK] = {"disk", SHARE, 0, 0},       /* share of operations on files that fail */
     [SWARM_CAP_MIB] = {"cap_mib", SHARE, 0, 0}, /* least memory cap of a node; 0: none has one */
@@ -97,7 +97,7 @@ static const struct setting {
     {"copies", "join_s", 10},      {"copies", "leave_s", 15},     {"shared", "shared", 0.85},
     {"shared", "localizes", 0.3},  {"shared", "leave_s", 10},     {"shared", "join_s", 8},
     {"shared", "replicas", 0}, /* their leases would hide what is
-                                  under way at rest */
+                                  in flight at rest */
     {"window", "relocate", 0},     {"window", "replicas", 1},     {"window", "window", 1},
     {"window", "counters", 0},     {"window", "crash_s", 12},     {"window", "join_s", 10},
     {"window", "leave_s", 15},     {"disk", "checkpoint_s", 1},   {"disk", "disk", 0.01},

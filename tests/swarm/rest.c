@@ -72,7 +72,7 @@ static void release_tables(struct tide_table *const *tables, size_t count) {
     }
 }
 
-/* What is under way of a node's operations is within its limit, but for one operation alone. */
+/* What is in flight of a node's operations is within its limit, but for one operation alone. */
 static void check_queue(struct world *w, const struct node *node) {
     const uint64_t limit = (uint64_t)option(w, SWARM_QUEUE_KIB) << 10;
     const struct tide__ticket *ticket = NULL;
@@ -176,7 +176,7 @@ static bool say(char *why, size_t size, const char *format, ...) {
 }
 
 /* Leases of tables with copies are asked for all the time: so many messages of each pair of nodes
- * may be under way at rest. */
+ * may be in flight at rest. */
 enum { LEASE_FRAMES = 64, LEASE_BYTES = LEASE_FRAMES * 256 };
 
 static bool links_quiet(const struct world *w, const struct node *node, char *why, size_t size) {

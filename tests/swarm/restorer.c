@@ -52,7 +52,7 @@ static uint64_t newest_whole(struct world *w) {
     return found;
 }
 
-/* While everything goes on, after the disk has crashed: the newest that counted is there, and every
+/* While everything continues, after the disk has crashed: the newest that counted is there, and every
  * byte of it, unless a bit of it was changed. */
 void restorer_look(struct world *w) {
     const struct generation *promised = saver_generation(w, 0);
@@ -91,7 +91,7 @@ static void compare_push(struct world *w, const struct generation *g, const stru
     }
 }
 
-/* The pushes from `from` on, of as many keys as are pulled together. Where to go on. */
+/* The pushes from `from` on, of as many keys as are pulled together. Where to continue. */
 static size_t compare_some(struct world *w, const struct generation *g, const struct table *table,
                            struct tide_table *handle, size_t from) {
     const struct operation *list = table->history.list;

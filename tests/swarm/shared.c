@@ -5,7 +5,7 @@
  * What holds of them is less than of other rows: a worker sees its own pushes at once, those of
  * others at some time; nobody sees what was not pushed. At rest all copies are what the owner has,
  * every push that returned is there, and nothing is sent. What a node that dies had not sent is
- * lost. If an update was under way to a node that died, nobody knows whether it was applied: its
+ * lost. If an update was in flight to a node that died, nobody knows whether it was applied: its
  * node counts it, and what its workers pushed is judged no further.
  */
 #include "store/core/technique.h"

@@ -19,7 +19,7 @@
 
 enum kind { PULL, PUSH, LOCALIZE, MANAGE, INTENT };
 
-struct issued { /* an operation under way */
+struct issued { /* an operation in flight */
     struct tide_ticket ticket;
     bool sync;
     uint8_t kind, table;

@@ -96,7 +96,7 @@ struct worker {
     struct tide_random random;
     struct tide_table *tables[TABLES_MAX];
     uint16_t index;
-    bool ended, rests; /* rests: between two bursts, nothing of it is under way */
+    bool ended, rests; /* rests: between two bursts, nothing of it is in flight */
     uint32_t step;
     struct ring *ring; /* workload.c */
     uint32_t sent[NODES_MAX][LANES];
@@ -205,7 +205,7 @@ void faults_due(struct world *w);
 static inline uint64_t burst_begins(const struct world *w, unsigned burst) {
     return burst < w->burst_count ? w->bursts[burst] : w->chaos_end + TIDE_SECOND;
 }
-/* While nothing is under way and nothing is due for long: what is planned comes earlier. */
+/* While nothing is in flight and nothing is due for long: what is planned comes earlier. */
 void faults_hasten(struct world *w);
 void faults_heal(struct world *w);
 bool faults_lost_too_many(const struct world *w); /* at one time, for some table with copies */

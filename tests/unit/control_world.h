@@ -1,4 +1,4 @@
-/* For tests of controllers in the simulator: views that members believe, and work that goes on. */
+/* For tests of controllers in the simulator: views that members believe, and work that continues. */
 #ifndef CONTROL_WORLD_H
 #define CONTROL_WORLD_H
 

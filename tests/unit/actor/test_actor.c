@@ -290,7 +290,7 @@ static void posts_from_outside_are_bounded(void **state) {
                                        .messages_max = by_bytes ? 1000000 : 64, .bytes_max = by_bytes ? 64000 : 0};
         assert_int_equal(tide_spawn(node, &o, &to), 0);
         int sent = 0, rc = 0;
-        while (rc == 0 && sent < 100000) { /* some are in the mailbox, some on their way there */
+        while (rc == 0 && sent < 100000) { /* some are in the mailbox, some in flight there */
             rc = tide_post(node, to, body, sizeof body);
             sent += rc == 0;
         }

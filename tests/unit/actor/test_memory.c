@@ -1,5 +1,5 @@
-/* What happens when there is no memory: who asks hears of it, and can go on; where the runtime
- * cannot go on the process ends with a message, and a simulated node crashes. */
+/* What happens when there is no memory: who asks hears of it, and can continue; where the runtime
+ * cannot continue the process ends with a message, and a simulated node crashes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* What an exchange has under way: so little that the layer needed first overtakes the others, and
+/* What an exchange has in flight: so little that the layer needed first overtakes the others, and
  * enough to keep the link busy. */
 #include "exchange/exchange.h"
 #include "exchange/send_window.h"
@@ -12,7 +12,7 @@ struct way { /* of one message after the other */
     size_t most;
     struct tide__send_window window;
     uint64_t now, free_at, consumed, under_way;
-    uint64_t done[4096]; /* when what is under way will be consumed */
+    uint64_t done[4096]; /* when what is in flight will be consumed */
     size_t first, last, size;
 };
 
@@ -106,7 +106,7 @@ static void what_lies_between_two_steps_does_not_count(void **state) {
     assert_between(625e3, (double)w.window.bytes, 625e3 + 2 * (double)tide_limit(exchange_window_least_bytes));
 }
 
-/* ---- a small net, all of which could be under way ---- */
+/* ---- a small net, all of which could be in flight ---- */
 
 enum { P = 3, LAYERS = 4, ELEMENTS = 900000, STEPS = 5 };
 
@@ -147,7 +147,7 @@ static struct tide_exchange *enter(struct fiber *f) {
     return x;
 }
 
-/* The upper layers are ready first; the lowest ones, while those are on their way, come first. */
+/* The upper layers are ready first; the lowest ones, while those are in flight, come first. */
 static void worker_run(struct fiber *f) {
     const double own[TIDE_EXCHANGE_SUMS] = {1};
     struct tide_exchange *x = enter(f);

@@ -1,4 +1,4 @@
-/* Single examples of kge_train while rows are on their way: who is sent for, who waits, who draws. */
+/* Single examples of kge_train while rows are in flight: who is sent for, who waits, who draws. */
 #include "tests/unit/kge_setting.h"
 #include "tests/unit/plain_sampler.h"
 

@@ -463,7 +463,7 @@ static void test_failure_of_the_table_ends_the_block(void **state) {
         *(call % 2 ? &world.w.fail_after : &world.h.fail_after) = (call + 1) / 2;
         assert_int_equal(k->run(a, results, error), TIDE_EDIED);
         assert_non_null(strstr(error, "the owner died"));
-        assert_int_equal(world.w.open + world.h.open, 0); /* nothing is left under way */
+        assert_int_equal(world.w.open + world.h.open, 0); /* nothing is left in flight */
         world_deinit(&world);
     }
 }

@@ -522,7 +522,7 @@ static void a_full_ring_holds_frames_back_until_acknowledged(void **state) {
     assert_false(tide__outbox_empty(&box));
     struct tide_frame beat = {.kind = TIDE_FRAME_HEARTBEAT, .lane = TIDE_LANE_SYSTEM};
     assert_int_equal(tide__outbox_push_own(&box, &beat, "\xc0", 1), 0);
-    assert_int_equal(write_some(&box, bytes, capacity), TIDE_FRAME_HEAD + 1); /* beats go on */
+    assert_int_equal(write_some(&box, bytes, capacity), TIDE_FRAME_HEAD + 1); /* beats continue */
     assert_int_equal(tide__outbox_acked(&box, tide_limit(net_ring_frames)), 0);
     write_some(&box, bytes, capacity);
     assert_int_equal(box.sent, tide_limit(net_ring_frames) + 1000);

@@ -498,7 +498,7 @@ static void a_short_pause_survives_and_a_long_one_does_not(void **state) {
     world_pause(&w, 2 * TIDE_SECOND);
     assert_true(await_member(&w.nodes[0], 3, TIDE_MEMBER_UP, MS) != TIDE_NEVER);
     assert_int_equal(world_await(&w.nodes[2], TIDE_MEMBER_UP), TIDE_MEMBER_UP);
-    tide_sim_pause(w.sim, "c0", 600 * MS); /* the controller's own standstill is nobody's death */
+    tide_sim_pause(w.sim, "c0", 600 * MS); /* the controller's own stall is nobody's death */
     world_pause(&w, 2 * TIDE_SECOND);
     for (unsigned i = 0; i < 3; i++) {
         assert_int_equal(world_await(&w.nodes[i], TIDE_MEMBER_UP), TIDE_MEMBER_UP);

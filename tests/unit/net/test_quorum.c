@@ -1,7 +1,7 @@
 /*
  * Three nodes hold what the controller decides, and the one that leads crashes, is cut off or
- * stands still: at every decision it records and at moments that seeds draw, in the simulator, with
- * rows pushed, a table made, a node leaving and one joining. Another one goes on: views never
+ * stalls: at every decision it records and at moments that seeds draw, in the simulator, with
+ * rows pushed, a table made, a node leaving and one joining. Another one continues: views never
  * differ under one number, terms rise, no table and no slot move that was told is lost, no push
  * lost or doubled, and what an old controller still says changes nothing.
  */
@@ -288,7 +288,7 @@ static void same_homes(struct cluster *c, const char *name) {
 }
 
 /* A table, a node that leaves under load, another table, a node that joins. `fault` strikes when
- * the first three are under way. */
+ * the first three are in flight. */
 static void life(struct cluster *c, void (*fault)(struct cluster *c, struct tide_random *random),
                  struct tide_random *random) {
     struct work a, b;
@@ -453,7 +453,7 @@ static void a_view_of_an_older_term_changes_nothing(void **unused) {
     close_cluster(&c);
 }
 
-/* Nothing is decided and everything else goes on; with one of them back decisions do too. */
+/* Nothing is decided and everything else continues; with one of them back decisions do too. */
 static void without_a_majority_decisions_wait(void **unused) {
     (void)unused;
     struct cluster c;
@@ -549,7 +549,7 @@ static void start_holders_again(struct cluster *c) {
     }
 }
 
-/* Each begins as another node, from what the three had on disk; rows and workers go on meanwhile. */
+/* Each begins as another node, from what the three had on disk; rows and workers continue meanwhile. */
 static void controllers_that_all_ended_go_on_from_their_logs(void **unused) {
     (void)unused;
     for (unsigned seed = 1; seed <= 8; seed++) {

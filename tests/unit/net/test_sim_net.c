@@ -564,7 +564,7 @@ static void what_is_left_of_a_flow_is_lost_or_comes_in_order_when_a_connection_e
         net_run(&n, 5000);
         cut += n.sinks[0].heard[0].count < 5 * MB;
         assert_int_equal(n.sinks[0].heard[1].count, seed % 3 == 2 ? before : 5 * MB);
-        assert_int_equal(n.sinks[1].heard[2].count, 5 * MB); /* theirs goes on */
+        assert_int_equal(n.sinks[1].heard[2].count, 5 * MB); /* theirs continues */
         net_close(&n);
     }
     assert_in_range(cut, 15, 30);

@@ -275,7 +275,7 @@ static void crash_now(void *unused) {
     }
 }
 
-/* Twice at a time that the seed draws, with everything that life does under way. */
+/* Twice at a time that the seed draws, with everything that life does in flight. */
 static void a_controller_that_crashes_at_any_time_goes_on(void **unused) {
     (void)unused;
     const char *rounds = getenv("TIDE_TEST_ROUNDS");
@@ -486,7 +486,7 @@ static void cut(struct cluster *c, bool off) {
     }
 }
 
-/* It is the controller that nobody hears, not the others that are dead: both go on when it is back.
+/* It is the controller that nobody hears, not the others that are dead: both continue when it is back.
  */
 static void a_controller_that_is_cut_off_declares_nobody_dead(void **unused) {
     (void)unused;

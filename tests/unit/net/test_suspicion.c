@@ -1,6 +1,6 @@
 /*
  * Who is taken for dead, in the simulator: a node that says nothing for good, within a second where
- * machines are calm; nobody who lives because it, or whoever watches it, stands still for a moment,
+ * machines are calm; nobody who lives because it, or whoever watches it, stalls for a moment,
  * a link is broken, or the machine is a busy one. With TIDE_MUTANT in the environment a rule of the
  * detector is left out (a build with mutants), and a test must fail.
  */
@@ -21,7 +21,7 @@ enum { NODES = 5 };
 
 static const char *const names[NODES] = {"c0", "n2", "n3", "n4", "n5"};
 
-/* Longer than anybody is waited for. A node that stands still for good cannot be ended. */
+/* Longer than anybody is waited for. A node that stalls for good cannot be ended. */
 #define SILENCE (25 * TIDE_SECOND)
 
 static void close_after_silence(struct world *w) {
@@ -150,7 +150,7 @@ static void an_accused_that_is_heard_refutes_its_death(void **unused) {
     world_close(&w);
 }
 
-/* Each standstill is longer than the last one, as on a machine that gets busy; at rest it forgets. */
+/* Each stall is longer than the last one, as on a machine that gets busy; at rest it forgets. */
 static void a_machine_on_which_nodes_stand_still_is_learned(void **unused) {
     (void)unused;
     struct world w;
@@ -226,7 +226,7 @@ static void a_cut_within_the_silence_that_was_asked_for_is_no_death(void **unuse
             world_pause(&w, seed * TIDE_SECOND);
         }
         all_live(&w);
-        for (unsigned i = 0; i < 4; i++) { /* and it goes on with the sessions that it had */
+        for (unsigned i = 0; i < 4; i++) { /* and it continues with the sessions that it had */
             struct tide_peer *peer = i == who ? NULL : tide__peer(w.nodes[who].net, (uint16_t)(i + 1));
             assert_true(!peer || peer->session->id == sessions[i]);
         }

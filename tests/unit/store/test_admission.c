@@ -1,5 +1,5 @@
 /*
- * Credit of operations from their origin to their home: it bounds what is under way, makes fibers
+ * Credit of operations from their origin to their home: it bounds what is in flight, makes fibers
  * wait in line and handlers give up, returns whatever happens, and a home that is ten times too
  * slow neither loses its place in the cluster nor its speed afterwards.
  */

@@ -259,7 +259,7 @@ static void push_until_taken(struct fiber *f) {
     }
 }
 
-/* A full home leaves, far from who pushes: its refusals are under way when those pushes have gone
+/* A full home leaves, far from who pushes: its refusals are in flight when those pushes have gone
  * out again, to the next home, which takes them: before the same is tried again. */
 static void a_push_that_went_to_the_next_home_is_not_refused_by_the_last(void **state) {
     (void)state;
@@ -360,7 +360,7 @@ static void a_tight_home_gets_one_operation_at_a_time_and_all_get_on(void **stat
     }
 }
 
-/* Whoever stands in line when the home is out of trouble goes on then, though no operation ends. */
+/* Whoever stands in line when the home is out of trouble continues then, though no operation ends. */
 static void take_two(struct fiber *f) {
     struct tide_store *store = tide_store_of(f->node);
     const uint16_t home = *(uint16_t *)f->arg;

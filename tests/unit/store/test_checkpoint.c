@@ -61,7 +61,7 @@ static void worker_run(struct fiber *f) {
             code = tide_table_push(table, keys + half, ROWS - half, rows, NULL);
         }
         if (code == 0 && job->async) {
-            code = tide_clock() < 0; /* the first half may be on its way */
+            code = tide_clock() < 0; /* the first half may be in flight */
             code = tide_ticket_wait(&ticket) || code;
         } else if (code == 0) {
             code = tide_clock() < 0;
@@ -205,7 +205,7 @@ static void cut_is_exact(bool simulated, uint64_t seed, struct job job, const ch
     }
     atomic_store(&job.stop, true);
     finish(&c, fibers, WORKERS);
-    /* parts of the last clocks are on their way to tables with clocks */
+    /* parts of the last clocks are in flight to tables with clocks */
     pause_cluster(&c, 100000000);
     make_shared(&c, dir);
     add_node(&c);
@@ -372,7 +372,7 @@ static void save_alone(struct cluster *c, struct saving *saving) {
     assert_string_equal(saver.failure, "");
 }
 
-/* Nobody pushes while the generations are written: a row that is on its way from a node whose walk
+/* Nobody pushes while the generations are written: a row that is in flight from a node whose walk
  * has not come to it, to one whose walk has passed, must be in one of their files. Before, `empty`
  * generations are written, and then a node joins. */
 static void rows_only_move(uint64_t seed, unsigned empty) {
@@ -416,7 +416,7 @@ static void rows_only_move(uint64_t seed, unsigned empty) {
     close_cluster(&c);
 }
 
-/* What it had said to another was still on its way when it died. */
+/* What it had said to another was still in flight when it died. */
 static void a_generation_does_not_wait_for_who_has_gone(void **state) {
     (void)state;
     struct cluster c;

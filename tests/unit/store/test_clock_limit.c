@@ -27,7 +27,7 @@ static void begin(struct fiber *f, struct limit *limit) {
     CHECK(f, tide_worker_begin(f->node, f->index, 0) == 0);
     atomic_fetch_add(&limit->begun, 1);
     while (atomic_load(&limit->begun) < 2) {
-        (void)tide_sleep(TICK_NS / 500); /* it goes on at once */
+        (void)tide_sleep(TICK_NS / 500); /* it continues at once */
     }
 }
 

@@ -1,5 +1,5 @@
 /*
- * A clock with many rows: the worker goes on while they leave part by part, and what clocks promise
+ * A clock with many rows: the worker continues while they leave part by part, and what clocks promise
  * stays. Both ports. Worker w adds 1 to column w of every row once a clock.
  */
 #include "store/clocked/clocked.h"
@@ -11,7 +11,7 @@ enum { NODES = 2, ROWS = 3000, WIDTH = 32, CLOCKS = 8, S = 2 };
 
 struct parts {
     atomic_uint begun;
-    unsigned behind; /* clocks that had not left whole when the worker went on; worker 0's */
+    unsigned behind; /* clocks that had not left whole when the worker continued; worker 0's */
 };
 
 static uint64_t sent(struct tide_table *table) {

@@ -1,4 +1,4 @@
-/* Tables with clocks: who waits for what, and goes on when it is there. */
+/* Tables with clocks: who waits for what, and continues when it is there. */
 #include "store/clocked/clocked.h"
 #include "store_world.h"
 #include "tide/clock.h"

@@ -74,7 +74,7 @@ static void check_row(struct job *job, const struct fiber *f, uint64_t key, cons
     atomic_fetch_add_explicit(&job->rows, 1, memory_order_relaxed);
 }
 
-/* Rows read in place while others go on; `pushed` of `keys` were pushed in this clock. */
+/* Rows read in place while others continue; `pushed` of `keys` were pushed in this clock. */
 static void read_in_place(struct fiber *f, struct job *job, struct tide_table *table,
                           const uint64_t *keys, size_t pushed, uint32_t clock, uint32_t first) {
     for (int i = 0; i < job->bursts * BURST && !f->failure[0]; i++) {
@@ -223,7 +223,7 @@ static uint64_t early_rows(struct cluster *c, unsigned nodes) {
 }
 
 /* By every other seed the updates of a clock leave in parts of a few rows, behind the worker; by
- * the others the node's other threads go on where a fiber yields. */
+ * the others the node's other threads continue where a fiber yields. */
 static void by_parts(bool simulated, uint64_t seed) {
     if (simulated) {
         unlikely_begins(seed % 2 ? "yield_ends_turn" : "clock_in_parts", seed, 0.5);

@@ -1,5 +1,5 @@
 /* Intents: the window in which they are acted on; rows come to who alone intends to use them,
- * several have copies; sums stay right while that goes on, slots move and nodes die. */
+ * several have copies; sums stay right while that continues, slots move and nodes die. */
 #include "store_world.h"
 
 #include "store/adaptive/intent.h"

@@ -182,7 +182,7 @@ static void contestant_run(struct fiber *f) {
         CHECK(f, tide_table_localize(table, keys, LIST, NULL) == 0);
         CHECK(f, tide_table_push(table, keys, LIST, ones, NULL) == 0);
         atomic_fetch_add(&contest->rounds[f->index], 1);
-        (void)tide_sleep(20000); /* it computes; or simulated time stands still */
+        (void)tide_sleep(20000); /* it computes; or simulated time stalls */
     }
 }
 

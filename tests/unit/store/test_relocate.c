@@ -29,7 +29,7 @@ enum bug {
     TWO_SUCCESSORS,           /* HAND goes to an older owner again, not to the owner of record */
     STALE_XFER,         /* a row is accepted whatever its term and state (duplicated messages) */
     OVERTAKING_CONTROL, /* HAND and LOC go ahead of operations */
-    QUEUE_AFTER_GIVE,   /* the row goes on before the queue has run */
+    QUEUE_AFTER_GIVE,   /* the row continues before the queue has run */
     WAY_CHANGES,        /* location caches: whatever is unanswered */
     WISH_OVERTAKES,     /* LOC does not wait for what went straight */
     ANY_TERM,           /* what comes straight runs whenever the row is there */

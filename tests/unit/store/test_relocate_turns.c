@@ -1,5 +1,5 @@
 /* Nodes that fight over the same rows take turns: nobody starves, a turn is not much longer than
- * the way the row takes through all of them, and who gets the row uses it before it goes on. In the
+ * the way the row takes through all of them, and who gets the row uses it before it continues. In the
  * simulator, whose time is nobody else's. */
 #include "store_world.h"
 #include "tide/stats.h"

@@ -258,7 +258,7 @@ static void operations_run_side_by_side_and_are_bounded(void **state) {
     close_cluster(&c);
 }
 
-/* ---- deadlines: a node that stands still ---- */
+/* ---- deadlines: a node that stalls ---- */
 
 struct silent {
     atomic_int calls, casts;

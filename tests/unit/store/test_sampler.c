@@ -419,7 +419,7 @@ static void taken_run(struct fiber *f) {
     atomic_store(&drawn, true);
 }
 
-/* Keys that are on their way here are not drawn, and when they are here they are. */
+/* Keys that are in flight here are not drawn, and when they are here they are. */
 static void arriving_run(struct fiber *f) {
     enum { COUNT = 40 * KEYS };
     struct tide_table *table;

@@ -214,7 +214,7 @@ static void nothing_moves_at_rest(struct cluster *c) {
     assert_int_equal(messages(c), after);
 }
 
-/* Connections break and hosts stand still while they work. */
+/* Connections break and hosts stall while they work. */
 static void trouble(struct cluster *c, uint64_t seed) {
     char a[8], b[8];
     for (unsigned i = 0; i < 6; i++) {

@@ -11,7 +11,7 @@ enum { WIDTH_MAX = 130, KEYS = 24, WIDTH = 100, CLOCKS = 5, WORKERS = 3 };
 
 /* ---- the algebra ---- */
 
-struct sent { /* on its way, as whole rows */
+struct sent { /* in flight, as whole rows */
     uint64_t number;
     float row[WIDTH_MAX];
 };

@@ -1,4 +1,4 @@
-/* Moments of a change of homes that seeds come to too rarely: what is on its way between two nodes
+/* Moments of a change of homes that seeds come to too rarely: what is in flight between two nodes
  * is held back until others have acted. Each test is for one rule, which a planted mistake leaves
  * out. */
 #include "store_world.h"

@@ -85,7 +85,7 @@ static void a_pull_that_died_with_who_passed_it_on_fails_and_does_not_wait(void 
     close_cluster(&c);
 }
 
-/* The row was on n3 and n4 before its slot came to n2, which owned it then; it went on from
+/* The row was on n3 and n4 before its slot came to n2, which owned it then; it continued from
  * there. */
 static void a_row_outlives_who_had_it_before_its_slot_moved(void **state) {
     (void)state;
@@ -182,7 +182,7 @@ static void wait_until_n3_awaits(struct cluster *c, uint32_t slot) {
     }
 }
 
-/* The slot left n2 while the wish of n4 was on its way there, and n4 has heard of that when n2 dies, the wish
+/* The slot left n2 while the wish of n4 was in flight there, and n4 has heard of that when n2 dies, the wish
  * with it. */
 static void a_wish_that_died_with_a_former_home_is_repeated(void **state) {
     (void)state;

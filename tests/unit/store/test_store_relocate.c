@@ -81,7 +81,7 @@ static void fight_run(struct fiber *f) {
             return;
         }
         fight_round(f, table);
-        (void)tide_sleep(tide_random_below(&f->random, 50000)); /* or simulated time stands still */
+        (void)tide_sleep(tide_random_below(&f->random, 50000)); /* or simulated time stalls */
     }
 }
 

@@ -408,7 +408,7 @@ static void two_crashes_with_two_copies_lose_nothing(void **state) {
     }
 }
 
-/* Declared dead while it stands still; when it goes on it serves nothing stale. */
+/* Declared dead while it stalls; when it continues it serves nothing stale. */
 static void who_is_taken_for_dead_serves_nothing_stale(void **state) {
     (void)state;
     for (uint64_t seed = seed_first; seed <= seeds(24); seed++) {
@@ -472,7 +472,7 @@ static void broken_connections_lose_and_double_nothing(void **state) {
     }
 }
 
-/* Every second one stands still now and then, for longer than its leases and not long enough to be
+/* Every second one stalls now and then, for longer than its leases and not long enough to be
  * given up: it hears late that it is home no more. */
 static void who_leaves_hands_its_slots_and_copies_on(void **state) {
     (void)state;
@@ -532,7 +532,7 @@ static void wait_left(struct world *w, unsigned node) {
     w->dead[node] = true;
 }
 
-/* A home and a copy of it leave, and stand still while pushes are on their way through them to the
+/* A home and a copy of it leave, and stall while pushes are in flight through them to the
  * copies that take their places. The next home has what did not reach those: unless the old one
  * sends it again first, a push is missing there. */
 static void two_that_leave_take_no_push_with_them(void **state) {

@@ -367,7 +367,7 @@ static void a_row_that_cannot_be_read_is_an_error_not_an_initial_row(void **stat
     close_cluster(&c);
 }
 
-/* A disk without room: rows that are on it are read, pushes to new keys are refused, and it all goes on after. */
+/* A disk without room: rows that are on it are read, pushes to new keys are refused, and it all continues after. */
 struct refusal {
     int code;
     uint64_t key; /* the first whose push was refused */
