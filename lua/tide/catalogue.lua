@@ -242,8 +242,8 @@ entry("T0303", {
 })
 entry("T0304", {
   title = "policy fails on the newest view", exit = 6, name = "EINVAL",
-  explanation = "Before a swap the new policy decides once on what is seen now, without effect. It raised an error, "
-    .. "was over its budget, or wished for something that is not possible. The old policy holds the seat as before.",
+  explanation = "Before a swap the new policy decides once on the newest view, without effect. It raised an error, "
+    .. "exceeded its budget, or proposed an impossible plan. The old policy keeps the seat.",
   remedy = "correct the policy; `policy.check` runs it over all recorded views",
 })
 entry("T0305", {

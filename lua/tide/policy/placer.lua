@@ -281,10 +281,10 @@ end
 
 ---- both ----------------------------------------------------------------------------------------------------------
 
-local function asked(wish)
-  if not wish.nodes then return wish.slots or 0 end
+local function asked(request)
+  if not request.nodes then return request.slots or 0 end
   local sum = 0
-  for _, n in pairs(wish.nodes) do sum = sum + n end
+  for _, n in pairs(request.nodes) do sum = sum + n end
   return sum
 end
 
@@ -313,21 +313,21 @@ end
 ---@param order? integer[] ids: which are placed first
 ---@param kind? "pack"|"emptiest"
 ---@return table<integer, table<integer, integer>> places of each job whose places change
----@return {id: integer, wanted: integer, got: integer}[] what did not fit as it was wished
+---@return {id: integer, wanted: integer, got: integer}[] what could not be placed as requested
 function placer.place(nodes, jobs, alloc, order, kind)
   local keeping, waiting, given = {}, {}, {}
   local bare = {nodes = {}}
   for _, node in ipairs(nodes) do bare.nodes[node.id] = node end
   for number, job in ipairs(jobs) do
-    local wish = alloc[job.id]
+    local request = alloc[job.id]
     local entry = {id = job.id, job = job, number = number, was = job.nodes or {}, nodes = job.nodes or {},
                    places = job.nodes or {}, placed = job.slots or 0}
-    if wish and wish.nodes then
-      entry.fixed, entry.places, entry.nodes, entry.placed, entry.wanted = true, wish.nodes, wish.nodes, asked(wish),
-        asked(wish)
+    if request and request.nodes then
+      entry.fixed, entry.places, entry.nodes = true, request.nodes, request.nodes
+      entry.placed, entry.wanted = asked(request), asked(request)
       given[#given + 1] = entry
-    elseif wish or on_lost_node(bare, job) then
-      entry.want = wish and asked(wish) or job.slots
+    elseif request or on_lost_node(bare, job) then
+      entry.want = request and asked(request) or job.slots
       entry.wanted, entry.places, entry.placed = entry.want, {}, 0
       waiting[#waiting + 1] = entry
     elseif entry.placed > 0 then
@@ -338,13 +338,13 @@ function placer.place(nodes, jobs, alloc, order, kind)
   for _, list in ipairs {keeping, given, waiting} do table.move(list, 1, #list, #all + 1, all) end
   local world = machines_of(nodes, jobs, keeping)
   for _, entry in ipairs(given) do placer.hold(world, entry, entry.places) end
-  local wishing = {}
+  local unplaced = {}
   for _, entry in ipairs(waiting) do
-    if entry.want > 0 then wishing[#wishing + 1] = entry end
+    if entry.want > 0 then unplaced[#unplaced + 1] = entry end
   end
   if kind == "emptiest" then
-    in_order(wishing, order)
-    for _, entry in ipairs(wishing) do
+    in_order(unplaced, order)
+    for _, entry in ipairs(unplaced) do
       local places = place_emptiest(world, entry.want, entry.was)
       if places then
         entry.places, entry.placed = places, entry.want
@@ -352,7 +352,7 @@ function placer.place(nodes, jobs, alloc, order, kind)
       end
     end
   else
-    pack(world, wishing)
+    pack(world, unplaced)
   end
   local out, unfit = {}, {}
   table.sort(all, function(a, b) return a.number < b.number end)

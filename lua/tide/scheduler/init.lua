@@ -208,7 +208,7 @@ local function apply(self, actions)
   end
   if #unfit == 0 then return true end
   local first <const> = unfit[1]
-  return nil, ("%d of %d runs could not be placed as wished: run %d requires %d slots and gets %d"):format(#unfit,
+  return nil, ("%d of %d runs could not be placed as requested: run %d requires %d slots and gets %d"):format(#unfit,
     #view.jobs, first.id, first.wanted, first.got)
 end
 

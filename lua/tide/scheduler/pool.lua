@@ -94,11 +94,11 @@ end
 
 ---Carries out plan.nodes.
 ---@return true|nil, string? why
-function pool:order(wish)
-  if wish.pool or wish.drop then return nil, "`nodes.pool` and `nodes.drop` are not carried out here" end
+function pool:order(request)
+  if request.pool or request.drop then return nil, "`nodes.pool` and `nodes.drop` are not carried out here" end
   local count <const> = others(self)
   local least <const> = math.max((self.o.min or count) - count, 0)
-  local want <const> = math.max(math.min(wish.want or 0, self.o.max) - count, least)
+  local want <const> = math.max(math.min(request.want or 0, self.o.max) - count, least)
   local ok, err = self.pool:want(want)
   if not ok then return nil, err.message end
   return true

@@ -141,8 +141,8 @@ end
 
 ---- nodes that come and go ----------------------------------------------------------------------------------------
 
-function world:order_nodes(wish)
-  local want = math.max(math.min(wish.want or #self.machines, self.o.nodes_max), self.o.nodes_min)
+function world:order_nodes(plan)
+  local want = math.max(math.min(plan.want or #self.machines, self.o.nodes_max), self.o.nodes_min)
   local there = #self.machines + #self.ordered
   for _ = there + 1, want do self.ordered[#self.ordered + 1] = self.now + self.o.node_start end
   while there > want and #self.ordered > 0 do
