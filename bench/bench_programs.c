@@ -9,7 +9,7 @@
  */
 #include "base/base.h"
 #include "bench/report.h"
-#include "tensor/cpu/gemm.h"
+#include "tensor/cpu/blas.h"
 #include "graph/program.h"
 
 #include <stdlib.h>
@@ -92,8 +92,9 @@ struct gemm_arguments {
 
 static void run_gemm(void *arg) {
     struct gemm_arguments *g = arg;
-    tide_cpu_gemm(g->ta, g->tb, g->m, g->n, g->k, 1, g->a, g->ta ? g->m : g->k, g->b,
-                  g->tb ? g->k : g->n, 0, g->c, g->n);
+    tide_blas()->sgemm(CblasRowMajor, g->ta ? CblasTrans : CblasNoTrans, g->tb ? CblasTrans : CblasNoTrans, (int)g->m,
+                       (int)g->n, (int)g->k, 1, g->a, (int)(g->ta ? g->m : g->k), g->b, (int)(g->tb ? g->k : g->n), 0,
+                       g->c, (int)g->n);
 }
 
 static void bench_product(bool ta, bool tb, size_t m, size_t n, size_t k) {
@@ -114,6 +115,16 @@ static void bench_product(bool ta, bool tb, size_t m, size_t n, size_t k) {
     tide_free(g.a);
     tide_free(g.b);
     tide_free(g.c);
+}
+
+/* Few columns and few rows: where Tide's own loops take over from the library. */
+static void bench_narrow(void) {
+    static const size_t shapes[][3] = {{2708, 16, 1433}, {2708, 32, 1433}, {2708, 64, 1433}, {1433, 16, 2708},
+                                       {8, 1433, 2708},  {32, 4096, 784},  {1, 4096, 4096}};
+    for (size_t i = 0; i < TIDE_COUNT(shapes); i++) {
+        bench_product(false, false, shapes[i][0], shapes[i][1], shapes[i][2]);
+        bench_product(true, false, shapes[i][0], shapes[i][1], shapes[i][2]);
+    }
 }
 
 static void bench_conv(uint32_t c, uint32_t o, uint32_t side, uint32_t k) {
@@ -463,6 +474,7 @@ int main(int argc, char **argv) {
         bench_product(false, false, 32, 4096, 784);
         bench_product(true, false, 784, 4096, 32);
         bench_product(false, false, 1024, 1024, 1024);
+        bench_narrow();
         bench_conv(3, 16, 32, 3);
         bench_conv(16, 32, 16, 3);
         bench_conv(32, 32, 8, 3);

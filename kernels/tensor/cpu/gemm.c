@@ -1,9 +1,10 @@
 /*
- * The one dense operation, on CBLAS. Arguments are checked here because a CBLAS library ends the
- * process over a wrong leading dimension; an empty product never reaches it.
+ * The one dense operation: CBLAS, and for narrow shapes Tide's own loops (isa/narrow.c). Arguments are checked here,
+ * since a CBLAS library ends the process over a wrong leading dimension; an empty product never reaches it.
  */
 #include "tensor/cpu/gemm.h"
 #include "tensor/cpu/blas.h"
+#include "tensor/isa.h"
 #include "tide.h"
 
 #include <limits.h>
@@ -21,6 +22,31 @@ static void scale(size_t m, size_t n, float beta, float *c, size_t ldc) {
     }
 }
 
+void tide__op_narrow_plain(const struct tide_product *p);
+#if defined(__x86_64__)
+void tide__op_narrow_avx2(const struct tide_product *p);
+void tide__op_narrow_avx512(const struct tide_product *p);
+#endif
+
+/* Shapes for which the library's copies of the operands take longer than the product (bench_programs, "mm"): one
+ * operand is large, the other has few columns or rows, and columns lie side by side. */
+static bool is_narrow(const struct tide_product *p) {
+    enum { LARGE = 1 << 17, LINE = 16, COLUMNS = 64, ROWS = 32 };
+    const bool columns = p->n <= COLUMNS && p->n % LINE == 0 && p->m * p->k >= LARGE;
+    const bool rows = p->m <= ROWS && p->n >= LINE && p->k * p->n >= LARGE;
+    return !p->tb && (columns || rows);
+}
+
+static void narrow(const struct tide_product *p) {
+#if defined(__x86_64__)
+    if (tide_isa >= TIDE_ISA_AVX2) {
+        (tide_isa >= TIDE_ISA_AVX512 ? tide__op_narrow_avx512 : tide__op_narrow_avx2)(p);
+        return;
+    }
+#endif
+    tide__op_narrow_plain(p);
+}
+
 int tide_cpu_gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, float alpha, const float *a,
                   size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc) {
     size_t columns_a = transpose_a ? m : k, columns_b = transpose_b ? k : n;
@@ -33,6 +59,11 @@ int tide_cpu_gemm(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t
     }
     if (k == 0) {
         scale(m, n, beta, c, ldc);
+        return 0;
+    }
+    const struct tide_product product = {transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc};
+    if (is_narrow(&product)) {
+        narrow(&product);
         return 0;
     }
     const struct tide_blas *blas = tide_blas();

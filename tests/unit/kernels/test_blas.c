@@ -1,4 +1,6 @@
-/* The matrix library: there when somebody multiplies, with one thread and a core of this processor. */
+/* Matrix products: the library is loaded by the first wide one, with one thread and a core of this processor; narrow ones
+ * are computed without it, within the error that the order of their sums allows. */
+#include "base/base.h"
 #include "tensor/cpu/blas.h"
 #include "tensor/cpu/gemm.h"
 #include "tide.h"
@@ -39,11 +41,21 @@ static unsigned threads(void) {
     return count;
 }
 
+enum { MOST = 1400 };
+
+static int product_of(size_t rows, size_t columns) {
+    enum { TERMS = 100, WIDEST = 64 };
+    static float a[MOST * TERMS], b[TERMS * WIDEST], c[MOST * WIDEST];
+    for (size_t i = 0; i < MOST * TERMS; i++) {
+        a[i] = 2;
+        b[i % (TERMS * WIDEST)] = 3;
+    }
+    const int code = tide_cpu_gemm(false, false, rows, columns, TERMS, 1, a, TERMS, b, columns, 0, c, columns);
+    return code == 0 && c[0] == 600 && c[rows * columns - 1] == 600 ? 0 : 1;
+}
+
 static int product(void) {
-    const float a[] = {1, 2, 3, 4}, b[] = {5, 6, 7, 8};
-    float c[4];
-    const int code = tide_cpu_gemm(false, false, 2, 2, 2, 1, a, 2, b, 2, 0, c, 2);
-    return code == 0 && c[0] == 19 && c[1] == 22 && c[2] == 43 && c[3] == 50 ? 0 : 1;
+    return product_of(64, 64);
 }
 
 /* Each in a process that has not loaded it. */
@@ -76,6 +88,86 @@ static void it_is_loaded_by_the_first_product_and_starts_no_threads(void **state
     unsetenv("OPENBLAS_NUM_THREADS");
     unsetenv("OPENBLAS_CORETYPE");
     assert_int_equal(in_child(loads_late), 0);
+}
+
+static int stays_away(void) {
+    return product_of(MOST, 16) != 0 ? 1 : is_mapped() ? 2 : 0;
+}
+
+static void a_product_with_few_columns_does_not_load_it(void **state) {
+    (void)state;
+    assert_int_equal(in_child(stays_away), 0);
+}
+
+struct shape {
+    size_t m, n, k;
+};
+
+/* One element in float64, and the sum of its magnitudes. */
+static double plain(const float *a, size_t row, size_t term_a, const float *b, size_t column, size_t term_b, size_t k,
+                    double *size) {
+    double sum = 0;
+    for (size_t x = 0; x < k; x++) {
+        const double one = (double)a[row + x * term_a] * (double)b[column + x * term_b];
+        sum += one;
+        *size += fabs(one);
+    }
+    return sum;
+}
+
+static void check_narrow(const struct shape *s, bool ta, bool tb, float alpha, float beta) {
+    enum { GAP = 3, DEPTH = 128 };
+    const size_t lda = (ta ? s->m : s->k) + GAP, ldb = (tb ? s->k : s->n) + GAP, ldc = s->n + GAP;
+    float *a = malloc(lda * (ta ? s->k : s->m) * sizeof(float)), *b = malloc(ldb * (tb ? s->n : s->k) * sizeof(float));
+    float *c = malloc(ldc * s->m * sizeof(float));
+    struct tide_random random;
+    tide_random_seed(&random, 5);
+    for (size_t i = 0; i < lda * (ta ? s->k : s->m); i++) {
+        a[i] = (float)(2 * tide_random_uniform(&random) - 1);
+    }
+    for (size_t i = 0; i < ldb * (tb ? s->n : s->k); i++) {
+        b[i] = (float)(2 * tide_random_uniform(&random) - 1);
+    }
+    for (size_t i = 0; i < ldc * s->m; i++) {
+        c[i] = beta == 0 ? NAN : 7;
+    }
+    assert_int_equal(tide_cpu_gemm(ta, tb, s->m, s->n, s->k, alpha, a, lda, b, ldb, beta, c, ldc), 0);
+    const double depth = s->k < DEPTH ? (double)s->k : DEPTH, parts = (double)s->k / DEPTH;
+    for (size_t i = 0; i < s->m; i++) {
+        for (size_t j = 0; j < ldc; j++) {
+            const double got = (double)c[i * ldc + j];
+            if (j >= s->n) {
+                assert_true(i + 1 == s->m || (beta == 0 ? isnan(got) : got == 7)); /* between rows: untouched */
+                continue;
+            }
+            double size = 0;
+            const double sum = plain(a, ta ? i : i * lda, ta ? lda : 1, b, tb ? j * ldb : j, tb ? 1 : ldb, s->k, &size);
+            const double want = (double)alpha * sum + 7 * (double)beta;
+            const double bound = (depth + parts + 3) * 0x1p-24 * (fabs((double)alpha) * size + 7 * (double)beta);
+            if (!(fabs(got - want) <= bound)) {
+                fail_msg("%zu x %zu x %zu%s%s: element %zu, %zu is %.9g, not %.9g (bound %.3g)", s->m, s->n, s->k,
+                         ta ? " ta" : "", tb ? " tb" : "", i, j, got, want, bound);
+            }
+        }
+    }
+    free(a);
+    free(b);
+    free(c);
+}
+
+static void narrow_products_agree_with_float64(void **state) {
+    (void)state;
+    /* Whole and partial tiles of rows and of columns; sums of one part and of several. */
+    static const struct shape shapes[] = {{1000, 16, 137}, {137, 16, 1000}, {333, 32, 450}, {210, 48, 700},
+                                          {131, 64, 1030}, {4100, 16, 32},  {1, 600, 300},  {2, 1433, 130},
+                                          {4, 530, 257},   {5, 1040, 128},  {13, 333, 400}, {32, 20, 7000}};
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        for (unsigned t = 0; t < 4; t++) {
+            check_narrow(&shapes[i], t & 1, t & 2, 1, 0);
+            check_narrow(&shapes[i], t & 1, t & 2, -0.5f, 1);
+            check_narrow(&shapes[i], t & 1, t & 2, 2, 0.25f);
+        }
+    }
 }
 
 /* As a release does that takes this processor for an old one. */
@@ -120,7 +212,9 @@ static void its_core_is_what_the_processor_has_unless_the_environment_names_one(
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_loaded_by_the_first_product_and_starts_no_threads),
+        cmocka_unit_test(a_product_with_few_columns_does_not_load_it),
         cmocka_unit_test(its_core_is_what_the_processor_has_unless_the_environment_names_one),
+        cmocka_unit_test(narrow_products_agree_with_float64), /* the last: it loads the library in this process */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,11 +17,14 @@
 #define TIDE_ISA_NAME(name, isa) TIDE_ISA_PASTE(name, isa)
 #define OP(name) TIDE_ISA_NAME(name, TIDE_ISA)
 
-/* The iterations of the loop that follows touch no common element, except each its own. */
+/* INDEPENDENT: the iterations of the loop that follows touch no common element, except each its own. UNROLLED: the loop
+ * is written out, so that an array that it indexes lies in registers. */
 #if defined(__clang__)
 #define TIDE_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#define TIDE_UNROLLED _Pragma("clang loop unroll(full)")
 #else
 #define TIDE_INDEPENDENT _Pragma("GCC ivdep")
+#define TIDE_UNROLLED _Pragma("GCC unroll 16")
 #endif
 #define TIDE_INLINE static inline __attribute__((always_inline))
 
