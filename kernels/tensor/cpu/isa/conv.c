@@ -13,14 +13,18 @@
 #include "tensor/cpu/gemm.h"
 #include "tensor/cpu/isa/isa.h"
 
-/* Two registers of channels each; sums enough to hide the latency of a multiply-add, and no more
- * than there are registers. */
+/* Sums enough to hide the latency of a multiply-add, and no more than there are registers: of two registers of channels
+ * each, or of one (PIXELS_ONE). */
 #if defined(__AVX512F__)
-enum { PIXELS = 8, ROWS = 6 };
+enum { PIXELS = 8, PIXELS_ONE = 16, ROWS = 12 };
 #else
-enum { PIXELS = 4, ROWS = 6 };
+enum { PIXELS = 4, PIXELS_ONE = 4, ROWS = 6 };
 #endif
 enum { BLOCK = 2 * TIDE_LANES, TILE_BYTES = 512 << 10, LINE = 16 };
+
+static size_t least(size_t a, size_t b) {
+    return a < b ? a : b;
+}
 
 static size_t taps_of(const struct tide_window *w) {
     return (size_t)w->kh * w->kw * w->c;
@@ -47,7 +51,7 @@ static bool is_direct_dx(const struct tide_window *w) {
 static size_t bordered_size(const struct tide_window *w) {
     /* A block of pixels may read beyond the last one it stores. */
     return ((size_t)w->h + 2 * w->pad) * ((size_t)w->w + 2 * w->pad) * w->c +
-           ((size_t)PIXELS * w->stride + w->kw) * w->c + LINE;
+           ((size_t)PIXELS_ONE * w->stride + w->kw) * w->c + LINE;
 }
 
 static void add_border(const struct tide_window *w, const float *image, float *out) {
@@ -63,50 +67,65 @@ static void add_border(const struct tide_window *w, const float *image, float *o
     memset(out, 0, w->pad * wide * sizeof(float));
 }
 
-/* Sums of `pixels` <= PIXELS neighbouring outputs, Q registers of channels of each; from, a
- * window's origin; step: floats to the next pixel's. Q is a constant where it is inlined. */
-TIDE_INLINE void direct_block(const struct tide_window *w, size_t pixels, size_t q_count, const float *from,
+/* Sums of `pixels` <= most neighbouring outputs, q registers of channels of each; from, a window's origin; step: floats
+ * to the next pixel's. most and q are constants where it is inlined. */
+TIDE_INLINE void direct_block(const struct tide_window *w, size_t most, size_t q, size_t pixels, const float *from,
                               size_t step, const float *weight, float *out) {
-    const size_t wide = ((size_t)w->w + 2 * w->pad) * w->c, run = (size_t)w->kw * w->c;
-    tide_vec acc[PIXELS][2];
-    for (size_t p = 0; p < PIXELS; p++) {
+    const size_t wide = ((size_t)w->w + 2 * w->pad) * w->c, run = (size_t)w->kw * w->c, o = w->o;
+    tide_vec acc[PIXELS_ONE][2];
+    TIDE_UNROLLED
+    for (size_t p = 0; p < most; p++) {
         acc[p][0] = acc[p][1] = (tide_vec){0};
     }
     for (size_t ky = 0; ky < w->kh; ky++) {
         const float *x = from + ky * wide;
-        for (size_t i = 0; i < run; i++, weight += w->o) {
-            const tide_vec w0 = VECC(weight), w1 = q_count > 1 ? VECC(weight + TIDE_LANES) : w0;
-            for (size_t p = 0; p < PIXELS; p++) {
-                const float value = x[p * step + i];
+        for (size_t i = 0; i < run; i++, x++, weight += o) {
+            const tide_vec w0 = VECC(weight), w1 = q > 1 ? VECC(weight + TIDE_LANES) : w0;
+            TIDE_UNROLLED
+            for (size_t p = 0; p < most; p++) {
+                const float value = x[p * step];
                 acc[p][0] += value * w0;
-                if (q_count > 1) {
+                if (q > 1) {
                     acc[p][1] += value * w1;
                 }
             }
         }
     }
-    for (size_t p = 0; p < pixels; p++) {
-        VEC(out + p * w->o) = acc[p][0];
-        if (q_count > 1) {
-            VEC(out + p * w->o + TIDE_LANES) = acc[p][1];
+    TIDE_UNROLLED
+    for (size_t p = 0; p < most; p++) {
+        if (p < pixels) {
+            VEC(out + p * o) = acc[p][0];
+            if (q > 1) {
+                VEC(out + p * o + TIDE_LANES) = acc[p][1];
+            }
+        }
+    }
+}
+
+/* q registers of channels of a whole image. */
+TIDE_INLINE void direct_channels(const struct tide_window *w, size_t most, size_t q, const float *bordered,
+                                 const float *weight, float *out) {
+    const size_t wide = ((size_t)w->w + 2 * w->pad) * w->c, step = (size_t)w->stride * w->c;
+    for (size_t oy = 0; oy < w->oh; oy++) {
+        const float *from = bordered + oy * w->stride * wide;
+        for (size_t ox = 0; ox < w->ow; ox += most) {
+            const size_t pixels = least(w->ow - ox, most);
+            float *to = out + (oy * w->ow + ox) * w->o;
+            if (step == 16) { /* the places of all pixels are constants then */
+                direct_block(w, most, q, pixels, from + ox * 16, 16, weight, to);
+            } else {
+                direct_block(w, most, q, pixels, from + ox * step, step, weight, to);
+            }
         }
     }
 }
 
 static void direct_image(const struct tide_window *w, const float *bordered, const float *weight, float *out) {
-    const size_t wide = ((size_t)w->w + 2 * w->pad) * w->c, step = (size_t)w->stride * w->c;
     for (size_t q = 0; q < w->o; q += BLOCK) {
-        for (size_t oy = 0; oy < w->oh; oy++) {
-            const float *from = bordered + oy * w->stride * wide;
-            float *to = out + oy * w->ow * w->o + q;
-            for (size_t ox = 0; ox < w->ow; ox += PIXELS) {
-                size_t pixels = w->ow - ox < PIXELS ? w->ow - ox : PIXELS;
-                if (w->o - q >= BLOCK) {
-                    direct_block(w, pixels, 2, from + ox * step, step, weight + q, to + ox * w->o);
-                } else {
-                    direct_block(w, pixels, 1, from + ox * step, step, weight + q, to + ox * w->o);
-                }
-            }
+        if (w->o - q >= BLOCK) {
+            direct_channels(w, PIXELS, 2, bordered, weight + q, out + q);
+        } else {
+            direct_channels(w, PIXELS_ONE, 1, bordered, weight + q, out + q);
         }
     }
 }
@@ -146,50 +165,66 @@ static void turn_weight(const struct tide_window *w, const float *weight, float 
     }
 }
 
-/* dw[i .. i + ROWS)[q .. q + Q registers) += sum over an image's pixels of x times g, for taps i of
- * one window row. */
-TIDE_INLINE void weight_block(const struct tide_window *w, size_t rows, size_t q_count, const float *x, const float *g,
-                              float *dw) {
-    const size_t wide = ((size_t)w->w + 2 * w->pad) * w->c, step = (size_t)w->stride * w->c;
+/* dw[i .. i + rows)[q registers] += sum over `lines` rows of an image's pixels of x times g, for taps i of one window
+ * row. q is a constant where it is inlined. */
+TIDE_INLINE void weight_block(const struct tide_window *w, size_t q, size_t rows, size_t lines, const float *x,
+                              const float *g, float *dw) {
+    const size_t wide = ((size_t)w->w + 2 * w->pad) * w->c, step = (size_t)w->stride * w->c, o = w->o;
     tide_vec acc[ROWS][2];
+    TIDE_UNROLLED
     for (size_t r = 0; r < ROWS; r++) {
         acc[r][0] = acc[r][1] = (tide_vec){0};
     }
-    for (size_t oy = 0; oy < w->oh; oy++) {
+    for (size_t oy = 0; oy < lines; oy++) {
         const float *at = x + oy * w->stride * wide;
-        for (size_t ox = 0; ox < w->ow; ox++, at += step, g += w->o) {
-            const tide_vec g0 = VECC(g), g1 = q_count > 1 ? VECC(g + TIDE_LANES) : g0;
+        for (size_t ox = 0; ox < w->ow; ox++, at += step, g += o) {
+            const tide_vec g0 = VECC(g), g1 = q > 1 ? VECC(g + TIDE_LANES) : g0;
+            TIDE_UNROLLED
             for (size_t r = 0; r < ROWS; r++) {
                 acc[r][0] += at[r] * g0;
-                if (q_count > 1) {
+                if (q > 1) {
                     acc[r][1] += at[r] * g1;
                 }
             }
         }
     }
-    for (size_t r = 0; r < rows; r++) {
-        VEC(dw + r * w->o) += acc[r][0];
-        if (q_count > 1) {
-            VEC(dw + r * w->o + TIDE_LANES) += acc[r][1];
+    TIDE_UNROLLED
+    for (size_t r = 0; r < ROWS; r++) {
+        if (r < rows) {
+            VEC(dw + r * o) += acc[r][0];
+            if (q > 1) {
+                VEC(dw + r * o + TIDE_LANES) += acc[r][1];
+            }
         }
     }
 }
 
+/* The same for all taps. */
+TIDE_INLINE void weight_rows(const struct tide_window *w, size_t q, size_t lines, const float *x, const float *g,
+                             float *dw) {
+    const size_t wide = ((size_t)w->w + 2 * w->pad) * w->c, run = (size_t)w->kw * w->c;
+    for (size_t ky = 0; ky < w->kh; ky++) {
+        for (size_t i = 0; i < run; i += ROWS) {
+            weight_block(w, q, least(run - i, ROWS), lines, x + ky * wide + i, g, dw + (ky * run + i) * w->o);
+        }
+    }
+}
+
+/* Some rows of pixels at a time, which stay in the first-level cache for all taps. */
 static void direct_dw(const struct tide_window *w, size_t images, const float *x, const float *g, float *dw,
                       float *scratch) {
-    const size_t wide = ((size_t)w->w + 2 * w->pad) * w->c, run = (size_t)w->kw * w->c;
+    const size_t row_x = w->stride * ((size_t)w->w + 2 * w->pad) * w->c, row_g = (size_t)w->ow * w->o;
+    const size_t fit = (24 << 10) / sizeof(float) / (row_x + row_g), step = fit ? fit : 1;
     for (size_t b = 0; b < images; b++, g += pixels_of(w) * w->o) {
         add_border(w, x + b * w->h * w->w * w->c, scratch);
-        for (size_t q = 0; q < w->o; q += BLOCK) {
-            for (size_t ky = 0; ky < w->kh; ky++) {
-                for (size_t i = 0; i < run; i += ROWS) {
-                    size_t rows = run - i < ROWS ? run - i : ROWS;
-                    float *to = dw + (ky * run + i) * w->o + q;
-                    if (w->o - q >= BLOCK) {
-                        weight_block(w, rows, 2, scratch + ky * wide + i, g + q, to);
-                    } else {
-                        weight_block(w, rows, 1, scratch + ky * wide + i, g + q, to);
-                    }
+        for (size_t oy = 0; oy < w->oh; oy += step) {
+            const size_t lines = least(step, w->oh - oy);
+            const float *from = scratch + oy * row_x, *own = g + oy * row_g;
+            for (size_t q = 0; q < w->o; q += BLOCK) {
+                if (w->o - q >= BLOCK) {
+                    weight_rows(w, 2, lines, from, own + q, dw + q);
+                } else {
+                    weight_rows(w, 1, lines, from, own + q, dw + q);
                 }
             }
         }
@@ -200,32 +235,38 @@ static void direct_dw(const struct tide_window *w, size_t images, const float *x
 
 static size_t tile_rows(const struct tide_window *w, size_t rows) {
     size_t fit = TILE_BYTES / sizeof(float) / taps_of(w);
-    fit = fit < 16 ? 16 : fit;
-    return rows < fit ? rows : fit;
+    return least(rows, fit < 16 ? 16 : fit);
 }
 
-/* The taps of output pixels first .. first + count - 1 of the batch, one pixel a row; or,
- * backwards, rows added back to where they came from. */
+/* The taps of output pixels first .. first + count - 1 of the batch, one pixel a row; or, backwards, rows added back to
+ * where they came from. The taps of a window row that lie within the image, floats skip .. end - 1 of it, are
+ * neighbours there, too. */
 TIDE_INLINE void each_tap(const struct tide_window *w, size_t first, size_t count, float *image, float *cols,
                           bool back) {
-    size_t c = w->c, pixels = pixels_of(w);
+    const size_t c = w->c, pixels = pixels_of(w), run = w->kw * c, edge = (size_t)w->w + w->pad;
     for (size_t p = first; p < first + count; p++) {
         float *base = image + p / pixels * w->h * w->w * c;
-        size_t top = p % pixels / w->ow * w->stride, left = p % w->ow * w->stride;
-        for (size_t ky = 0; ky < w->kh; ky++) {
-            for (size_t kx = 0; kx < w->kw; kx++, cols += c) {
-                size_t y = top + ky - w->pad, x = left + kx - w->pad; /* wraps when outside */
-                bool inside = y < w->h && x < w->w;
-                if (!back && !inside) {
-                    memset(cols, 0, c * sizeof(float));
-                } else if (!back) {
-                    memcpy(cols, base + (y * w->w + x) * c, c * sizeof(float));
-                } else if (inside) {
-                    float *to = base + (y * w->w + x) * c;
-                    for (size_t j = 0; j < c; j++) {
-                        to[j] += cols[j];
-                    }
+        const size_t top = p % pixels / w->ow * w->stride, left = p % w->ow * w->stride;
+        const size_t skip = left < w->pad ? least(w->pad - left, w->kw) * c : 0;
+        const size_t end = left < edge ? least(w->kw, edge - left) * c : 0;
+        for (size_t ky = 0; ky < w->kh; ky++, cols += run) {
+            const size_t y = top + ky - w->pad; /* wraps when outside */
+            if (y >= w->h || end <= skip) {
+                if (!back) {
+                    memset(cols, 0, run * sizeof(float));
                 }
+                continue;
+            }
+            float *at = base + ((y * w->w + left) * c + skip - w->pad * c);
+            if (back) {
+                TIDE_INDEPENDENT
+                for (size_t i = 0; i < end - skip; i++) {
+                    at[i] += cols[skip + i];
+                }
+            } else {
+                memset(cols, 0, skip * sizeof(float));
+                memcpy(cols + skip, at, (end - skip) * sizeof(float));
+                memset(cols + end, 0, (run - end) * sizeof(float));
             }
         }
     }
@@ -255,7 +296,7 @@ int OP(conv)(const struct tide_op_call *call) {
     }
     int code = 0;
     for (size_t r = 0, step = tile_rows(w, rows); code == 0 && r < rows; r += step) {
-        size_t n = rows - r < step ? rows - r : step;
+        size_t n = least(rows - r, step);
         gather_taps(w, r, n, x, scratch);
         code = tide_cpu_gemm(false, false, n, w->o, taps, 1, scratch, taps, weight, w->o, 0, y + r * w->o, w->o);
     }
@@ -281,7 +322,7 @@ int OP(conv_dx)(const struct tide_op_call *call) {
         memset(dx, 0, call->out[0].rows * w->c * sizeof(float));
     }
     for (size_t r = 0, step = tile_rows(w, rows); code == 0 && r < rows; r += step) {
-        size_t n = rows - r < step ? rows - r : step;
+        size_t n = least(rows - r, step);
         code = tide_cpu_gemm(false, true, n, taps, w->o, 1, g + r * w->o, w->o, weight, w->o, 0, scratch, taps);
         add_taps(w, r, n, dx, scratch);
     }
@@ -306,7 +347,7 @@ int OP(conv_dw)(const struct tide_op_call *call) {
     }
     int code = 0;
     for (size_t r = 0, step = tile_rows(w, rows); code == 0 && r < rows; r += step) {
-        size_t n = rows - r < step ? rows - r : step;
+        size_t n = least(rows - r, step);
         gather_taps(w, r, n, x, scratch);
         code = tide_cpu_gemm(true, false, taps, w->o, n, 1, scratch, taps, g + r * w->o, w->o, 1, dw, w->o);
     }
