@@ -149,143 +149,146 @@ local function cut_parts(self, loaded)
   return own
 end
 
-return function(data)
+local data ---@type table tide.data, to which this file adds
+
+function set:__index(key)
+  local method = rawget(set, key)
+  if method then return method end
+  return set.read(self)[key]
+end
+
+---Reads the data once; raises the reader's error with its file:line.
+function set.read(self)
+  local loaded, err = rawget(self, "loaded"), nil
+  if loaded then return loaded end
+  local whole = rawget(self, "whole")
+  if whole then
+    local all = whole.loaded
+    if not all then all, err = whole.reader() end
+    if all then loaded, err = cut_parts(self, all) end
+    whole.loaded = nil
+  else
+    loaded, err = rawget(self, "reader")()
+    if loaded then data.check_filled(loaded, true) end
+  end
+  if not loaded then error(formats.error(err), 0) end
+  rawset(self, "loaded", loaded)
+  return loaded
+end
+
+---P: as the options say; else the fewest blocks, for each worker a power of two, whose rows of both tables (row_bytes
+---each) fit a core's cache, or fewer if the matrix is too sparse for them.
+local function blocks_for(self, workers)
+  local given <const>, row_bytes <const> = rawget(self, "blocks"), rawget(self, "row_bytes")
+  if given or not row_bytes then return given or workers end
+  local bytes, own = (self.rows + self.cols) * row_bytes, 1
+  local most <const> = math.min(BLOCKS_MOST, self.count // (CELLS_LEAST * math.max(self.rows, self.cols)))
+  while workers * own * CACHE_BYTES < bytes and 2 * own * workers <= most do own = 2 * own end
+  return workers * own
+end
+
+---The data as seen by one of several workers: an equal run of row blocks each.
+function set:cut(rank, workers)
+  local blocks <const> = blocks_for(self, workers)
+  if blocks % workers ~= 0 then
+    error(package.error("T0113", ("%d blocks cannot be shared by %d workers"):format(blocks, workers),
+      {help = "blocks must be a multiple of the workers, so that all meet at the same barriers"}), 0)
+  end
+  local whole <const> = {loaded = rawget(self, "loaded"), reader = rawget(self, "reader")}
+  if package.role() == "worker" then rawset(self, "loaded", nil) end -- it keeps its own part only
+  return setmetatable({whole = whole, blocks = blocks, cut_by = {
+    first = (rank - 1) * (blocks // workers), count = blocks // workers}}, set)
+end
+
+---The cells of a part.
+---@param name "train"|"test"
+---@return {cells: table, values: table} on a worker: of its own row blocks
+function set:part(name)
+  local part = set.read(self).parts[name]
+  if not part then error(package.error("T0401", ("the data has no part `%s`"):format(tostring(name))), 2) end
+  return part
+end
+
+local function need_cut(self)
+  local cut = rawget(self, "cut_by")
+  if not cut then error(package.error("T0113", "only a worker's data (w.data) has blocks"), 3) end
+  return cut
+end
+
+local function new_block(self, name, row, first_column, last_column)
+  local loaded <const>, cut <const>, blocks <const> = set.read(self), rawget(self, "cut_by"), rawget(self, "blocks")
+  local part, offsets = loaded.parts[name], loaded.offsets[name]
+  local at = (row - cut.first) * blocks
+  local from, to = offsets[at + first_column + 1], offsets[at + last_column + 2]
+  local made = {row = row, cells = part.cells:slice(from + 1, to - from),
+                values = part.values:slice(from + 1, to - from)}
+  made.row_first, made.row_count = side(loaded.rows, blocks, row)
+  return setmetatable(made, block), loaded
+end
+
+---The blocks of this worker's rows, whole width: for evaluation. A block's columns are its share of all columns.
+---@param name "train"|"test"
+---@return fun(): tide.data.block|nil
+function set:strips(name)
+  local cut <const>, blocks <const> = need_cut(self), rawget(self, "blocks")
+  local row = cut.first - 1
+  return function()
+    row = row + 1
+    if row >= cut.first + cut.count then return nil end
+    local strip, loaded = new_block(self, name, row, 0, blocks - 1)
+    strip.col_first, strip.col_count = side(loaded.cols, blocks, row)
+    return strip
+  end
+end
+
+---Keys of all rows of this worker.
+---@return table u64 tensor
+function set:row_keys()
+  local cut <const>, blocks <const> = need_cut(self), rawget(self, "blocks")
+  local first = side(self.rows, blocks, cut.first)
+  local last, count = side(self.rows, blocks, cut.first + cut.count - 1)
+  return range_tensor(first, last + count - first)
+end
+
+---This worker's blocks in the order of DSGD: `for block in w.data:rotation(w):epoch(n) do ... end`, with all waiting
+---that this takes; see rotation.lua.
+---@param w tide.worker
+---@param o? {epochs?: integer, columns?: table} columns: the table of columns, if they move to their users
+---@return tide.data.rotation
+function set:rotation(w, o)
+  local cut <const>, blocks <const> = need_cut(self), rawget(self, "blocks")
+  return data.rotation(w, {
+    plan = schedule.plan(blocks, cut.count, w.seed), epochs = o and o.epochs, columns = o and o.columns,
+    keys = function(columns)
+      local ranges = {}
+      for i, column in ipairs(columns) do ranges[i] = range_tensor(side(self.cols, blocks, column)) end
+      return tensor.join(ranges)
+    end,
+    block = function(epoch, visits)
+      local row <const>, column <const> = visits[1].row, visits[1].column
+      local made <const>, loaded <const> = new_block(self, "train", row, column, column)
+      made.column = column
+      made.col_first, made.col_count = side(loaded.cols, blocks, column)
+      made.seed = tide.random(((w.seed * 1000003 + epoch) * 65537 + row) * 65537 + column):below(1 << 53)
+      return made
+    end})
+end
+
+---All cells of this worker in a random order, in groups: `for group in w.data:groups(w, o):epoch(n) do ... end`; see
+---groups.lua.
+---@param w tide.worker
+---@param o {order: "columnwise"|"plain", size?: integer, columns?: table, fetch?: "localize"|"intent",
+---  ahead?: integer}
+---@return tide.data.groups
+function set:groups(w, o)
+  need_cut(self)
+  return data.groups(w, {part = set.part(self, "train"), rows = self.rows, cols = self.cols, order = o.order,
+                         size = o.size, columns = o.columns, fetch = o.fetch, ahead = o.ahead})
+end
+
+return function(given)
+  data = given
   package.data_set(set)
-
-  function set:__index(key)
-    local method = rawget(set, key)
-    if method then return method end
-    return set.read(self)[key]
-  end
-
-  ---Reads the data once; raises the reader's error with its file:line.
-  function set.read(self)
-    local loaded, err = rawget(self, "loaded"), nil
-    if loaded then return loaded end
-    local whole = rawget(self, "whole")
-    if whole then
-      local all = whole.loaded
-      if not all then all, err = whole.reader() end
-      if all then loaded, err = cut_parts(self, all) end
-      whole.loaded = nil
-    else
-      loaded, err = rawget(self, "reader")()
-      if loaded then data.check_filled(loaded, true) end
-    end
-    if not loaded then error(formats.error(err), 0) end
-    rawset(self, "loaded", loaded)
-    return loaded
-  end
-
-  ---P: as the options say; else the fewest blocks, for each worker a power of two, whose rows of both tables (row_bytes
-  ---each) fit a core's cache, or fewer if the matrix is too sparse for them.
-  local function blocks_for(self, workers)
-    local given <const>, row_bytes <const> = rawget(self, "blocks"), rawget(self, "row_bytes")
-    if given or not row_bytes then return given or workers end
-    local bytes, own = (self.rows + self.cols) * row_bytes, 1
-    local most <const> = math.min(BLOCKS_MOST, self.count // (CELLS_LEAST * math.max(self.rows, self.cols)))
-    while workers * own * CACHE_BYTES < bytes and 2 * own * workers <= most do own = 2 * own end
-    return workers * own
-  end
-
-  ---The data as seen by one of several workers: an equal run of row blocks each.
-  function set:cut(rank, workers)
-    local blocks <const> = blocks_for(self, workers)
-    if blocks % workers ~= 0 then
-      error(package.error("T0113", ("%d blocks cannot be shared by %d workers"):format(blocks, workers),
-        {help = "blocks must be a multiple of the workers, so that all meet at the same barriers"}), 0)
-    end
-    local whole <const> = {loaded = rawget(self, "loaded"), reader = rawget(self, "reader")}
-    if package.role() == "worker" then rawset(self, "loaded", nil) end -- it keeps its own part only
-    return setmetatable({whole = whole, blocks = blocks, cut_by = {
-      first = (rank - 1) * (blocks // workers), count = blocks // workers}}, set)
-  end
-
-  ---The cells of a part.
-  ---@param name "train"|"test"
-  ---@return {cells: table, values: table} on a worker: of its own row blocks
-  function set:part(name)
-    local part = set.read(self).parts[name]
-    if not part then error(package.error("T0401", ("the data has no part `%s`"):format(tostring(name))), 2) end
-    return part
-  end
-
-  local function need_cut(self)
-    local cut = rawget(self, "cut_by")
-    if not cut then error(package.error("T0113", "only a worker's data (w.data) has blocks"), 3) end
-    return cut
-  end
-
-  local function new_block(self, name, row, first_column, last_column)
-    local loaded <const>, cut <const>, blocks <const> = set.read(self), rawget(self, "cut_by"), rawget(self, "blocks")
-    local part, offsets = loaded.parts[name], loaded.offsets[name]
-    local at = (row - cut.first) * blocks
-    local from, to = offsets[at + first_column + 1], offsets[at + last_column + 2]
-    local made = {row = row, cells = part.cells:slice(from + 1, to - from),
-                  values = part.values:slice(from + 1, to - from)}
-    made.row_first, made.row_count = side(loaded.rows, blocks, row)
-    return setmetatable(made, block), loaded
-  end
-
-  ---The blocks of this worker's rows, whole width: for evaluation. A block's columns are its share of all columns.
-  ---@param name "train"|"test"
-  ---@return fun(): tide.data.block|nil
-  function set:strips(name)
-    local cut <const>, blocks <const> = need_cut(self), rawget(self, "blocks")
-    local row = cut.first - 1
-    return function()
-      row = row + 1
-      if row >= cut.first + cut.count then return nil end
-      local strip, loaded = new_block(self, name, row, 0, blocks - 1)
-      strip.col_first, strip.col_count = side(loaded.cols, blocks, row)
-      return strip
-    end
-  end
-
-  ---Keys of all rows of this worker.
-  ---@return table u64 tensor
-  function set:row_keys()
-    local cut <const>, blocks <const> = need_cut(self), rawget(self, "blocks")
-    local first = side(self.rows, blocks, cut.first)
-    local last, count = side(self.rows, blocks, cut.first + cut.count - 1)
-    return range_tensor(first, last + count - first)
-  end
-
-  ---This worker's blocks in the order of DSGD: `for block in w.data:rotation(w):epoch(n) do ... end`, with all waiting
-  ---that this takes; see rotation.lua.
-  ---@param w tide.worker
-  ---@param o? {epochs?: integer, columns?: table} columns: the table of columns, if they move to their users
-  ---@return tide.data.rotation
-  function set:rotation(w, o)
-    local cut <const>, blocks <const> = need_cut(self), rawget(self, "blocks")
-    return data.rotation(w, {
-      plan = schedule.plan(blocks, cut.count, w.seed), epochs = o and o.epochs, columns = o and o.columns,
-      keys = function(columns)
-        local ranges = {}
-        for i, column in ipairs(columns) do ranges[i] = range_tensor(side(self.cols, blocks, column)) end
-        return tensor.join(ranges)
-      end,
-      block = function(epoch, visits)
-        local row <const>, column <const> = visits[1].row, visits[1].column
-        local made <const>, loaded <const> = new_block(self, "train", row, column, column)
-        made.column = column
-        made.col_first, made.col_count = side(loaded.cols, blocks, column)
-        made.seed = tide.random(((w.seed * 1000003 + epoch) * 65537 + row) * 65537 + column):below(1 << 53)
-        return made
-      end})
-  end
-
-  ---All cells of this worker in a random order, in groups: `for group in w.data:groups(w, o):epoch(n) do ... end`; see
-  ---groups.lua.
-  ---@param w tide.worker
-  ---@param o {order: "columnwise"|"plain", size?: integer, columns?: table, fetch?: "localize"|"intent",
-  ---  ahead?: integer}
-  ---@return tide.data.groups
-  function set:groups(w, o)
-    need_cut(self)
-    return data.groups(w, {part = set.part(self, "train"), rows = self.rows, cols = self.cols, order = o.order,
-                           size = o.size, columns = o.columns, fetch = o.fetch, ahead = o.ahead})
-  end
 
   ---Sizes of a generated matrix, for tide.data.matrix: nothing is made before it is asked for.
   ---@param sizes string|{rows: integer, columns: integer, train: integer, test: integer, rank: integer, seed: integer}

@@ -72,6 +72,32 @@ local function gauss(random)
   return math.sqrt(-2 * math.log(1 - random:uniform())) * math.cos(2 * math.pi * random:uniform())
 end
 
+-- Parameters of each task, as the relation wants them.
+local function truth_of(random, o, kind, m, d)
+  local w, common, factors = {}, {}, {}
+  for k = 1, d do common[k] = gauss(random) end
+  for i = 1, m do
+    factors[i] = {}
+    for r = 1, o.rank or 2 do factors[i][r] = gauss(random) end
+  end
+  for k = 1, d do
+    local shared = {}
+    for r = 1, o.rank or 2 do shared[r] = gauss(random) end
+    for i = 1, m do
+      w[i] = w[i] or {}
+      local own = gauss(random)
+      if kind == "rank" then
+        own = own * math.sqrt(0.1)
+        for r, v in ipairs(shared) do own = own + factors[i][r] * v end
+      elseif kind ~= "unrelated" then
+        own = 0.3 * own + (kind == "clusters" and i % 2 == 0 and -1 or 1) * common[k]
+      end
+      w[i][k] = own
+    end
+  end
+  return w
+end
+
 ---Tasks whose parameters have a covariance of low rank: L L' + 0.1 I, L tasks x rank; or, with `relation`, all near one
 ---(mean), near one or its opposite (clusters), or none (unrelated).
 function tasks.generate(data, o, rows_class)
@@ -88,28 +114,7 @@ function tasks.generate(data, o, rows_class)
   end
   return data.lazy(function()
     local random <const> = tide.random(o.seed or 1)
-    local w, common = {}, {}
-    for k = 1, d do common[k] = gauss(random) end
-    local factors = {}
-    for i = 1, m do
-      factors[i] = {}
-      for r = 1, o.rank or 2 do factors[i][r] = gauss(random) end
-    end
-    for k = 1, d do
-      local shared = {}
-      for r = 1, o.rank or 2 do shared[r] = gauss(random) end
-      for i = 1, m do
-        w[i] = w[i] or {}
-        local own = gauss(random)
-        if kind == "rank" then
-          own = own * math.sqrt(0.1)
-          for r, v in ipairs(shared) do own = own + factors[i][r] * v end
-        elseif kind ~= "unrelated" then
-          own = 0.3 * own + (kind == "clusters" and i % 2 == 0 and -1 or 1) * common[k]
-        end
-        w[i][k] = own
-      end
-    end
+    local w <const> = truth_of(random, o, kind, m, d)
     local function part(count)
       local all <const> = m * count
       local p <const> = {columns = d, labels = tensor.zeros("f32", all, 1), tasks = tensor.zeros("u32", all, 1),

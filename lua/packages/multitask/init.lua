@@ -141,14 +141,67 @@ function part:end_early(r, tolerance)
   return final and not r.still
 end
 
+-- Tasks go or come: what was tried was tried with others.
+local function begin_anew(self)
+  self.round, self.outer, self.before, self.team.changed = self.round + 1, 0, nil, true
+  if not self.last then self.trial, self.results, self.best, self.validated, self.worse = 1, {}, nil, nil, 0 end
+  self.solver.so_far = nil
+end
+
+-- What is reported of a relation that was solved for.
+local function report_of(self, trial, r, unmet)
+  local fields <const> = {trial = self.trial, outer = self.outer, lambda = trial.lambda, start = trial.start or nil,
+    primal = r.primal, dual = r.dual, gap = r.primal - r.dual, rounds = r.rounds, rho = r.rho,
+    final = self.last and 1 or 0, unmet = unmet and 1 or nil,
+    least_made = r.least_made ~= math.huge and r.least_made or nil}
+  for k = 1, r.rounds do
+    if (r.trace[k] or math.huge) <= 1e-3 * r.primal and not fields.rounds_3 then fields.rounds_3 = k - 1 end
+  end
+  return fields
+end
+
+-- A trial by its validation: whether it got worse twice.
+local function judge(self, trial, fields)
+  local e <const> = self.solver:errors "validate"
+  if e.count == 0 then fail "nothing validates: tasks have too few examples, give one lambda and a relation" end
+  local validated <const> = self.p.loss == "squared" and math.sqrt(e.squares / e.count) or 1 - e.correct / e.count
+  fields.validated = validated
+  self.worse = self.validated and validated >= self.validated and (self.worse or 0) + 1 or 0
+  self.validated = validated
+  self.results[#self.results + 1] = {start = trial.start, lambda = trial.lambda, outer = self.outer,
+                                     validated = validated}
+  if not self.best or validated < self.best.validated then
+    self.best = {trial = self.trial, outer = self.outer, validated = validated}
+  end
+  return self.worse >= 2
+end
+
+-- Behind a trial that has ended: the next one, the last one, or the end of the run.
+---@return boolean whether it is the end
+local function next_trial(self, fields)
+  local s <const> = self.solver
+  if self.last then
+    for _, name in ipairs {"train", "test"} do
+      local e <const> = s:errors(name)
+      if e.count > 0 then
+        fields[name .. "_rmse"], fields[name .. "_right"] = math.sqrt(e.squares / e.count), e.correct / e.count
+      end
+    end
+    return true
+  elseif self.trial < #self.trials then
+    self.trial, self.outer, self.before, self.validated, self.worse, s.S = self.trial + 1, 0, nil, nil, 0, nil
+  else
+    self:begin_last(self.trials[self.best.trial], self.best.outer)
+    fields.best_lambda, fields.best_outer = self.last.lambda, self.last.steps
+    fields.best_start = self.last.start or nil
+    self.team.changed = true -- the examples are divided anew: all of them
+  end
+  return false
+end
+
 ---One relation solved for, and what follows: the next relation, the next trial, or the end.
 function part:advance()
-  if without(self) ~= self.left_out then -- tasks go or come: what was tried was tried with others
-    self.round, self.outer, self.before, self.team.changed = self.round + 1, 0, nil, true
-    if not self.last then self.trial, self.results, self.best, self.validated, self.worse = 1, {}, nil, nil, 0 end
-    self.solver.so_far = nil
-    return
-  end
+  if without(self) ~= self.left_out then return begin_anew(self) end
   local s <const>, o <const> = self.solver, self.o
   local trial <const> = self.last or self.trials[self.trial]
   s.S = s.S or self:start_of(trial)
@@ -164,62 +217,21 @@ function part:advance()
   local solve_s <const> = (self.solved_s or 0) + tide.now() - began
   self.solved_s = nil
   local unmet <const> = not r.met and self:end_early(r, math.max(tolerance, o.tolerance))
-  local fields <const> = {trial = self.trial, outer = self.outer, lambda = trial.lambda, start = trial.start or nil,
-    primal = r.primal, dual = r.dual, gap = r.primal - r.dual, rounds = r.rounds, rho = r.rho,
-    final = self.last and 1 or 0, unmet = unmet and 1 or nil,
-    least_made = r.least_made ~= math.huge and r.least_made or nil}
-  for k = 1, r.rounds do
-    if (r.trace[k] or math.huge) <= 1e-3 * r.primal and not fields.rounds_3 then fields.rounds_3 = k - 1 end
-  end
-  local validated
-  if not self.last then
-    local e <const> = s:errors "validate"
-    if e.count == 0 then fail "nothing validates: tasks have too few examples, give one lambda and a relation" end
-    validated = self.p.loss == "squared" and math.sqrt(e.squares / e.count) or 1 - e.correct / e.count
-    fields.validated = validated
-  end
+  local fields <const> = report_of(self, trial, r, unmet)
+  local worse <const> = not self.last and judge(self, trial, fields)
   local change <const> = self.before and (self.before - r.primal) / math.max(math.abs(self.before), 1e-300)
-  local ended = self.outer >= trial.steps or change and change < STILL and tolerance == INNER
+  local ended <const> = worse or self.outer >= trial.steps or change and change < STILL and tolerance == INNER
+  local due <const> = {alike = fields, fields = {solve_s = solve_s}}
   if self.last and ended and self.outer < trial.steps then -- settled: once more, to the end
     trial.steps = self.outer
-    self.round = self.round + 1
-    self.due = {alike = fields, fields = {solve_s = solve_s}}
-    return
-  end
-  local S, values
-  if not self.last then
-    self.worse = self.validated and validated >= self.validated and (self.worse or 0) + 1 or 0
-    self.validated = validated
-    self.results[#self.results + 1] = {start = trial.start, lambda = trial.lambda, outer = self.outer,
-                                       validated = validated}
-    if not self.best or validated < self.best.validated then
-      self.best = {trial = self.trial, outer = self.outer, validated = validated}
-    end
-    ended = ended or self.worse >= 2
-  end
-  if not ended then S, values = learn(self) end
-  for k = 1, math.min(#(values or {}), 5) do fields["eigenvalue_" .. k] = values[k] end
-  local last = false
-  if not ended then
-    s.S, self.outer, self.before = S, self.outer + 1, r.primal
-  elseif self.last then
-    last = true
-    for _, name in ipairs {"train", "test"} do
-      local e <const> = s:errors(name)
-      if e.count > 0 then
-        fields[name .. "_rmse"], fields[name .. "_right"] = math.sqrt(e.squares / e.count), e.correct / e.count
-      end
-    end
-  elseif self.trial < #self.trials then
-    self.trial, self.outer, self.before, self.validated, self.worse, s.S = self.trial + 1, 0, nil, nil, 0, nil
+  elseif ended then
+    due.last = next_trial(self, fields)
   else
-    self:begin_last(self.trials[self.best.trial], self.best.outer)
-    fields.best_lambda, fields.best_outer = self.last.lambda, self.last.steps
-    fields.best_start = self.last.start or nil
-    self.team.changed = true -- the examples are divided anew: all of them
+    local S <const>, values <const> = learn(self)
+    for k = 1, math.min(#(values or {}), 5) do fields["eigenvalue_" .. k] = values[k] end
+    s.S, self.outer, self.before = S, self.outer + 1, r.primal
   end
-  self.round = self.round + 1
-  self.due = {alike = fields, fields = {solve_s = solve_s}, last = last}
+  self.round, self.due = self.round + 1, due
 end
 
 ---Parameters and covariance into tables: rows of own tasks; the covariance in ranges.

@@ -823,7 +823,7 @@ vertex.install(tools, program)
 ---@param build fun(p: tide.nn.program, v: tide.nn.vertex)
 ---@param o? {children?: integer|string[]} named children
 ---@return tide.nn.program
-function nn.vertex(name, build, o) return vertex.new(tools, name, build, o) end
+function nn.vertex(name, build, o) return vertex.new(name, build, o) end
 
 ---A program of vertices of several kinds: a function for each, with the same states. The data have the kind of each
 ---vertex; without kinds in them, `leaf` is a vertex without children and `inner` one with.
@@ -831,7 +831,7 @@ function nn.vertex(name, build, o) return vertex.new(tools, name, build, o) end
 ---@param kinds table<string, fun(p: tide.nn.program, v: tide.nn.vertex)>
 ---@param o? {children?: integer|string[]} named children
 ---@return tide.nn.program
-function nn.vertices(name, kinds, o) return vertex.kinds(tools, name, kinds, o) end
+function nn.vertices(name, kinds, o) return vertex.kinds(name, kinds, o) end
 
 ---@class tide.nn.job_fields
 ---@field name string

@@ -40,18 +40,11 @@ function model:remembered()
   return all
 end
 
----@param program tide.nn.program
----@param o {device?: string, seed?: integer, mask_seed?: integer, optimizer?: table, clip?: number, average?: number,
----tables?: table, per?: string, rows?: table, memory?: integer|string} mask_seed: of dropout, which differs between
----workers of one seed; rows: what makes tables, in place of tide.nn.rows
----@return tide.nn.model
----@package
-function model.new(program, o)
-  local self = setmetatable({program = program, device = o.device or "cpu", seed = o.seed or 1,
-                             optimizer = o.optimizer, clip = o.clip, steps = 0}, model)
-  local found, err = compute.device(self.device)
+-- Checks the options of model.new. Returns the bound on memory.
+local function check_options(program, o)
+  local found, err = compute.device(o.device or "cpu")
   if not found then
-    local known <const> = self.device == "cuda"
+    local known <const> = o.device == "cuda"
     error(package.error(known and "T0904" or "T0903", err.message,
       {help = known and 'device = "cpu" computes the same' or nil}), 0)
   end
@@ -75,8 +68,45 @@ function model.new(program, o)
     if not bytes or not program.vertex then
       error(package.error("T0903", "`memory`: " .. (why or "only batches of nn.vertex and nn.vertices are cut")), 0)
     end
-    self.memory_limit = bytes
+    return bytes
   end
+end
+
+-- Plans for training and evaluation on the device, and the tables outside of the parameters.
+local function make_plans(self, program, o)
+  self.mask_seed = o.mask_seed or self.seed
+  self.train = checked(program.core:plan(self.device, "train", self.mask_seed))
+  self.train:bind(self.on.parameters, self.on.gradients, self.on.states)
+  self.eval = checked(program.core:plan(self.device, "evaluate", self.seed))
+  self.eval:bind(self.average or self.on.parameters, nil, self.on.states)
+  -- A traced rule runs on the host.
+  if self.on.parameters ~= self.parameters and self.updates and self.updates:is_traced() then
+    self:stage(self.summed, self.summed)
+  end
+  self.nan = o.nan or "stop"
+  self.train:finite(self.nan == "stop")
+  self.tables = {}
+  if program.vertex then
+    self.train:limit(self.memory_limit or 0)
+    self.eval:limit(self.memory_limit or 0)
+    local specs <const> = program:tables()
+    local rules <const> = rows.rules(specs, o.tables)
+    for i, spec in ipairs(specs) do
+      self.tables[i] = (o.rows or rows).new(self, spec, i, rules[spec.name])
+    end
+  end
+end
+
+---@param program tide.nn.program
+---@param o {device?: string, seed?: integer, mask_seed?: integer, optimizer?: table, clip?: number, average?: number,
+---tables?: table, per?: string, rows?: table, memory?: integer|string} mask_seed: of dropout, which differs between
+---workers of one seed; rows: what makes tables, in place of tide.nn.rows
+---@return tide.nn.model
+---@package
+function model.new(program, o)
+  local self = setmetatable({program = program, device = o.device or "cpu", seed = o.seed or 1,
+                             optimizer = o.optimizer, clip = o.clip, steps = 0}, model)
+  self.memory_limit = check_options(program, o)
   self.per = o.per or "row"
   self.layout = program.core:layout()
   local float <const> = self.device == "reference" and "f64" or "f32"
@@ -99,27 +129,7 @@ function model.new(program, o)
     self.keep, self.average = o.average, compute.place(self.device, tensor.zeros(float, keys, KEY))
     self:follow(0, 0)
   end
-  self.mask_seed = o.mask_seed or self.seed
-  self.train = checked(program.core:plan(self.device, "train", self.mask_seed))
-  self.train:bind(self.on.parameters, self.on.gradients, self.on.states)
-  self.eval = checked(program.core:plan(self.device, "evaluate", self.seed))
-  self.eval:bind(self.average or self.on.parameters, nil, self.on.states)
-  -- A traced rule runs on the host.
-  if self.on.parameters ~= self.parameters and self.updates and self.updates:is_traced() then
-    self:stage(self.summed, self.summed)
-  end
-  self.nan = o.nan or "stop"
-  self.train:finite(self.nan == "stop")
-  self.tables = {}
-  if program.vertex then
-    self.train:limit(self.memory_limit or 0)
-    self.eval:limit(self.memory_limit or 0)
-    local specs <const> = program:tables()
-    local rules <const> = rows.rules(specs, o.tables)
-    for i, spec in ipairs(specs) do
-      self.tables[i] = (o.rows or rows).new(self, spec, i, rules[spec.name])
-    end
-  end
+  make_plans(self, program, o)
   return self
 end
 

@@ -497,13 +497,8 @@ local function check_metrics(o)
   end
 end
 
----A job that trains a program on parts of data by the names of its inputs ("train.x", "train.y", "test.x", "test.y"
----of inputs x and y), or a program of vertices on a tide.data.forest.
----@param o tide.nn.job_fields
----@return tide.job
-function train.job(o)
-  package.check_fields("T0203", "nn.job", o, KNOWN)
-  local changes <const> = check_batch(o)
+-- Checks the fields of nn.job.
+local function check_job(o, changes)
   if not o.program.vertex and (o.tables or o.per or o.memory) then
     error(package.error("T0203", "tables, per and memory are of programs of vertices (nn.vertex)"), 0)
   end
@@ -520,17 +515,42 @@ function train.job(o)
   local unaveraged <const> = o.average and shared_rows.average_problem(o.program)
   if unaveraged then fail(o, unaveraged .. "; leave `average` out") end
   check_metrics(o)
-  local rounds <const>, comm <const> = check_exchange(o, changes)
-  if rounds then
-    local given <const> = o
-    o = setmetatable({exchange = rounds}, {__index = given})
-  end
   if o.checkpoint and (changes or type(o.checkpoint) ~= "table") then
     fail(o, "`checkpoint = {dir =}` is for a batch that is a number")
   end
   if o.checkpoint and o.program.vertex and #o.program:tables() > 0 and shared_rows.clocked(o.tables) then
     fail(o, '`checkpoint`: an epoch is a clock then, and a table with clocks of its own has one a step; say '
       .. 'tables = {NAME = {.., consistency = "sequential"}}')
+  end
+end
+
+-- Tables of a job of nn: those of the program, of the update rule, of the average, and those that it declares.
+local function tables_of(o, keys, states, memories, declared)
+  local copies <const> = package.copies()
+  local function of(count, slots)
+    return tide.table {keys = tide.dense(count), width = KEY, slots = slots, update = {"assign"}, replicas = copies}
+  end
+  local made = {params = of(keys, "range"), states = of(states)}
+  if memories > 0 then -- its rows take memory once they are written: for checkpoints, and when all workers leave
+    made.memory = of(keys * memories, "range")
+  end
+  if o.average then made.average = of(keys, "range") end
+  for name, declare in pairs(declared) do made[name] = declare() end
+  return made
+end
+
+---A job that trains a program on parts of data by the names of its inputs ("train.x", "train.y", "test.x", "test.y"
+---of inputs x and y), or a program of vertices on a tide.data.forest.
+---@param o tide.nn.job_fields
+---@return tide.job
+function train.job(o)
+  package.check_fields("T0203", "nn.job", o, KNOWN)
+  local changes <const> = check_batch(o)
+  check_job(o, changes)
+  local rounds <const>, comm <const> = check_exchange(o, changes)
+  if rounds then
+    local given <const> = o
+    o = setmetatable({exchange = rounds}, {__index = given})
   end
   local declared <const> = shared_rows.declare(o.program, o.tables, o.clip)
   local layout <const> = o.program:layout()
@@ -541,24 +561,7 @@ function train.job(o)
     name = o.name, data = o.data, seed = o.seed or 1, stop = stop_rule(o), params = o.params,
     checkpoint = o.checkpoint,
     policies = {comm = comm, batching = changes and (o.batching or "batching/goodput") or nil},
-    tables = function()
-      local copies <const> = package.copies()
-      local made = {
-        params = tide.table {keys = tide.dense(keys), width = KEY, slots = "range", update = {"assign"},
-                                 replicas = copies},
-        states = tide.table {keys = tide.dense(states), width = KEY, update = {"assign"}, replicas = copies},
-      }
-      if memories > 0 then -- its rows take memory once written: for checkpoints, and if all workers leave
-        made.memory = tide.table {keys = tide.dense(keys * memories), width = KEY, slots = "range",
-                                      update = {"assign"}, replicas = copies}
-      end
-      if o.average then
-        made.average = tide.table {keys = tide.dense(keys), width = KEY, slots = "range",
-                                       update = {"assign"}, replicas = copies}
-      end
-      for name, declare in pairs(declared) do made[name] = declare() end
-      return made
-    end,
+    tables = function() return tables_of(o, keys, states, memories, declared) end,
     on_worker_loss = "replay",
     prepare = function(w) w.trainer = new_trainer(w, o, changes) end,
     worker = function(w)

@@ -9,115 +9,118 @@ local vertex = {}
 local v = {}
 v.__index = v
 
----@param tools table of tide.nn: wrap, checked, place, refuse, operand, whole
-function vertex.install(tools, program)
-  local wrap <const>, checked <const>, place <const> = tools.wrap, tools.checked, tools.place
-  local refuse <const>, whole <const> = tools.refuse, tools.whole
+local tools ---@type table of tide.nn: wrap, checked, place, refuse, operand, whole
+local wrap, checked, place, refuse, whole
 
-  local function own(self) return self.program end
+local function own(self) return self.program end
 
-  ---The values that children publish under this name: one row a child.
-  ---@param name string
-  ---@param columns integer
-  function v:state(name, columns)
-    local p <const> = own(self)
-    local known <const> = self.states[name]
-    whole(("state %q"):format(name), columns)
-    if known then
-      if known:columns() ~= columns then
-        refuse("state %q has %d columns, and is requested with %d", name, known:columns(), columns)
-      end
-      return known
+---The values that children publish under this name: one row a child.
+---@param name string
+---@param columns integer
+function v:state(name, columns)
+  local p <const> = own(self)
+  local known <const> = self.states[name]
+  whole(("state %q"):format(name), columns)
+  if known then
+    if known:columns() ~= columns then
+      refuse("state %q has %d columns, and is requested with %d", name, known:columns(), columns)
     end
+    return known
+  end
+  place(p)
+  self.states[name] = wrap(p, checked(p.core:child_state(name, columns)))
+  return self.states[name]
+end
+
+local function over(what)
+  return function(self, x)
+    local p <const> = own(self)
+    self.reads_all = true
     place(p)
-    self.states[name] = wrap(p, checked(p.core:child_state(name, columns)))
-    return self.states[name]
+    return wrap(p, checked(p.core:over(what, tools.operand(p, x))))
   end
+end
+---The sum over all children of a value of children or edges; of none: zeros.
+v.sum = over "sum"
+---The largest of all children, column by column; of none: zeros.
+v.max = over "max"
 
-  local function over(what)
-    return function(self, x)
-      local p <const> = own(self)
-      self.reads_all = true
-      place(p)
-      return wrap(p, checked(p.core:over(what, tools.operand(p, x))))
-    end
+---The value of the j-th child, from 1, or of the one that `children` names; zeros where there is none.
+---@param j integer|string
+function v:child(j, x)
+  local p <const> = own(self)
+  local most <const> = self.named
+  if type(j) == "string" then
+    local number <const> = self.names[j]
+    if not number then refuse("child %q: this program's children have the names %s", j, self.known) end
+    j = number
   end
-  ---The sum over all children of a value of children or edges; of none: zeros.
-  v.sum = over "sum"
-  ---The largest of all children, column by column; of none: zeros.
-  v.max = over "max"
+  whole("the number of a child", j)
+  if most and j > most then refuse("child %d: vertices of this program have %d named children", j, most) end
+  self.reads = math.max(self.reads or 0, j)
+  place(p)
+  return wrap(p, checked(p.core:nth(j, tools.operand(p, x))))
+end
 
-  ---The value of the j-th child, from 1, or of the one that `children` names; zeros where there is none.
-  ---@param j integer|string
-  function v:child(j, x)
-    local p <const> = own(self)
-    local most <const> = self.named
-    if type(j) == "string" then
-      local number <const> = self.names[j]
-      if not number then refuse("child %q: this program's children have the names %s", j, self.known) end
-      j = number
-    end
-    whole("the number of a child", j)
-    if most and j > most then refuse("child %d: vertices of this program have %d named children", j, most) end
-    self.reads = math.max(self.reads or 0, j)
+---Sets every state that parents read; called once.
+---@param values table<string, tide.nn.value>
+function v:publish(values)
+  local p <const> = own(self)
+  if self.published then
+    refuse("publish is called once%s, with all states", self.kind and (" by kind %q"):format(self.kind) or "")
+  end
+  self.published = true
+  local names = {}
+  for name in pairs(values) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    if not self.states[name] and self.kind then self:state(name, values[name]:columns()) end -- other kinds may ask
+    if not self.states[name] then refuse("%q is published, but no state of that name is requested", name) end
     place(p)
-    return wrap(p, checked(p.core:nth(j, tools.operand(p, x))))
+    checked(p.core:publish(name, tools.operand(p, values[name])))
   end
-
-  ---Sets every state that parents read; called once.
-  ---@param values table<string, tide.nn.value>
-  function v:publish(values)
-    local p <const> = own(self)
-    if self.published then
-      refuse("publish is called once%s, with all states", self.kind and (" by kind %q"):format(self.kind) or "")
-    end
-    self.published = true
-    local names = {}
-    for name in pairs(values) do names[#names + 1] = name end
-    table.sort(names)
-    for _, name in ipairs(names) do
-      if not self.states[name] and self.kind then self:state(name, values[name]:columns()) end -- other kinds may ask
-      if not self.states[name] then refuse("%q is published, but no state of that name is requested", name) end
-      place(p)
-      checked(p.core:publish(name, tools.operand(p, values[name])))
-    end
-    names = {}
-    for name in pairs(self.states) do names[#names + 1] = name end
-    table.sort(names)
-    for _, name in ipairs(names) do
-      if not values[name] then refuse("state %q is not published", name) end
-    end
+  names = {}
+  for name in pairs(self.states) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    if not values[name] then refuse("state %q is not published", name) end
   end
+end
 
-  ---An integer of this vertex, -1: none.
-  function v:index(name)
-    local made <const> = self.inputs[name] or self.program:index(name)
-    made.is_index, self.inputs[name] = true, made
-    return made
-  end
+---An integer of this vertex, -1: none.
+function v:index(name)
+  local made <const> = self.inputs[name] or self.program:index(name)
+  made.is_index, self.inputs[name] = true, made
+  return made
+end
 
-  ---Numbers of this vertex.
-  function v:input(name, columns)
-    self.inputs[name] = self.inputs[name] or self.program:input(name, columns)
-    return self.inputs[name]
-  end
+---Numbers of this vertex.
+function v:input(name, columns)
+  self.inputs[name] = self.inputs[name] or self.program:input(name, columns)
+  return self.inputs[name]
+end
 
-  local function edge(self, name, kind, columns)
-    local p <const> = own(self)
-    place(p)
-    self.inputs[name] = self.inputs[name] or wrap(p, checked(p.core:edge_input(name, kind, columns)))
-    return self.inputs[name]
-  end
+local function edge(self, name, kind, columns)
+  local p <const> = own(self)
+  place(p)
+  self.inputs[name] = self.inputs[name] or wrap(p, checked(p.core:edge_input(name, kind, columns)))
+  return self.inputs[name]
+end
 
-  ---An integer of each edge to a child.
-  function v:edge_index(name) return edge(self, name, "index", 0) end
-  ---Numbers of each edge to a child.
-  function v:edge_input(name, columns) return edge(self, name, "f32", whole("an edge's input", columns)) end
+---An integer of each edge to a child.
+function v:edge_index(name) return edge(self, name, "index", 0) end
+---Numbers of each edge to a child.
+function v:edge_input(name, columns) return edge(self, name, "f32", whole("an edge's input", columns)) end
 
-  ---Rows of a table by an index of this vertex; of -1: zeros.
-  ---@param rows tide.nn.value made by p:table
-  ---@param index tide.nn.value
-  function v:embed(rows, index) return tools.apply(own(self), "embed", {rows, index}) end
+---Rows of a table by an index of this vertex; of -1: zeros.
+---@param rows tide.nn.value made by p:table
+---@param index tide.nn.value
+function v:embed(rows, index) return tools.apply(own(self), "embed", {rows, index}) end
+
+---@param given table tools of tide.nn
+function vertex.install(given, program)
+  tools = given
+  wrap, checked, place, refuse, whole = tools.wrap, tools.checked, tools.place, tools.refuse, tools.whole
 
   ---Rows that lie in a table outside of the parameters: see `tables` of compile and nn.job.
   ---@param name string
@@ -161,7 +164,7 @@ end
 local OPTIONS <const> = {children = true}
 
 -- The number of named children, their numbers by name, and the names as a text.
-local function children_of(tools, what, o)
+local function children_of(what, o)
   for key in pairs(o) do
     if not OPTIONS[key] then tools.refuse("%s has no option `%s`", what, tostring(key)) end
   end
@@ -188,8 +191,8 @@ end
 ---@param build fun(p: tide.nn.program, v: tide.nn.vertex)
 ---@param o? {children?: integer|string[]} children: the number of named children, or their names; no vertex has others
 ---@return tide.nn.program
-function vertex.new(tools, name, build, o)
-  local named <const>, names <const>, known <const> = children_of(tools, "nn.vertex", o or {})
+function vertex.new(name, build, o)
+  local named <const>, names <const>, known <const> = children_of("nn.vertex", o or {})
   return tools.trace(name, function(p)
     tools.checked(p.core:vertex())
     local self <const> = setmetatable({program = p, states = {}, inputs = {}, named = named, names = names,
@@ -206,8 +209,8 @@ end
 ---@param kinds table<string, fun(p: tide.nn.program, v: tide.nn.vertex)>
 ---@param o? {children?: integer|string[]}
 ---@return tide.nn.program
-function vertex.kinds(tools, name, kinds, o)
-  local named <const>, names <const>, known <const> = children_of(tools, "nn.vertices", o or {})
+function vertex.kinds(name, kinds, o)
+  local named <const>, names <const>, known <const> = children_of("nn.vertices", o or {})
   local order = {}
   if type(kinds) ~= "table" or not next(kinds) then
     tools.refuse "nn.vertices requires a function for each kind: {leaf = function(p, v) .. end, inner = ..}"
