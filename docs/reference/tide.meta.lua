@@ -31,8 +31,8 @@ function tide.options(spec) end
 ---@param f fun()
 function tide.main(f) end
 
----Makes a job: what is trained, on what data, by which code. The fields are those of the class `tide.job`.
----@param fields table see tide.job
+---Makes a job: what is trained, on what data, by which code. The fields are those of the class `tide.job_fields`.
+---@param fields tide.job_fields
 ---@return tide.job
 function tide.job(fields) end
 
@@ -142,29 +142,47 @@ function tide_fiber:cancel() end
 ---@return boolean whether it has ended
 function tide_fiber:done() end
 
----@class tide.job
+---@class tide.job_fields
 ---@field name string identifier
 ---@field worker fun(w: tide.worker) runs once on every worker
 ---@field data? tide.data.set|integer|any[] a data set, how many examples there are, or a list of them
 ---@field chunks? integer into how many chunks a pass over the data is cut for w:chunks() (8 a worker)
 ---@field on_worker_loss? "replay"|"stop" what a lost worker means; default: replay if the data is cut into chunks
 ---@field on_loss? "stop" what lost rows of a table mean
----@field tables? table<string, table>|fun(data: tide.data.set): table<string, table>
+---@field tables? table<string, table>|fun(data: tide.data.set): table<string, table> tables by their names
 ---@field params? table handed to the workers as w.params
----@field on_report? fun(run: table, sum: table): table|nil, string? once per report of all workers; its answer changes
---- params, a second one ends the run, as stopped for that reason
+---@field on_report? fun(run: table, sum: table): table|nil, string? once per report of all workers; its answer changes params, a second one ends the run, as stopped for that reason
 ---@field evaluate? table<string, fun(w: tide.worker): number|table, number> sum (or table of sums) and count
----@field stop? {epochs?: integer, loss?: number, time?: number|string, metric?: string, per?: string,
---- patience?: integer, better?: "less"|"more", by?: number} epochs: reports; loss: at most; metric: a number of
---- reports, divided by the one called `per` (examples): after `patience` reports in which it got no better, by `by`
---- at least, the run ends
----@field checkpoint? {dir: string, every?: string|number, keep?: integer, cut?: "clock"|"fuzzy"} written now and then
+---@field stop? tide.job_stop when the run ends
+---@field checkpoint? tide.job_checkpoint written now and then
 ---@field progress? {total?: integer, unit?: string} what the progress line counts up to
----@field seed? integer
----@field memory? string|integer what the tables of a run may take on each node: "256MB"
+---@field seed? integer of random numbers
+---@field workers? integer slots that it takes where none are said
+---@field memory? string|integer memory cap of a run's tables on each node: "256MB"
 ---@field batch? integer|{total: integer, min?: integer, max?: integer} examples of a step over all workers, and of one
 ---@field prepare? fun(w: tide.worker) what a worker does before it says that it is ready
 ---@field policies? table<string, string|table> the policy of each kind: {batching = "batching/boa"}
+local tide_job_fields = {}
+
+---@class tide.job_stop
+---@field epochs? integer after so many reports
+---@field loss? number when the loss is at most this
+---@field time? string|number after so much time
+---@field metric? string a number of the reports: after `patience` reports in which it got no better
+---@field per? string divided by this number of the reports (examples)
+---@field patience? integer reports without a better one
+---@field better? "less"|"more" which way is better (less)
+---@field by? number the least that counts as better
+local tide_job_stop = {}
+
+---@class tide.job_checkpoint
+---@field dir string the directory
+---@field every? string|number time between two (60s)
+---@field keep? integer generations that stay (3)
+---@field cut? "clock"|"fuzzy" what tables with clocks are cut by
+local tide_job_checkpoint = {}
+
+---@class tide.job
 local tide_job = {}
 
 ---@class tide.worker
@@ -587,6 +605,41 @@ function tide_remote_run:artifact_part(name, at) end
 ---@return table|nil handle, table? err
 function tide_remote_run:table(key) end
 
+---@class tide.cluster_options
+---@field nodes? integer node processes (default 2)
+---@field workers? integer workers of each node (default 1)
+---@field servers? integer so many nodes of their own hold the rows (s1, s2, ...), and the nodes of workers none: their loss then costs no rows
+---@field queue_limit? string|integer bound on a node's operations in flight (default: 4 MiB for each home)
+---@field memory? string|integer memory cap of tables and queues on a node, at least 32MiB (default: none)
+---@field rate? {operations?: integer, bytes?: string|integer} what each node may ask of others in a second
+---@field controllers? 3|5 3 or 5 nodes keep the controller's decisions, and another one takes over if it ends (default: 1)
+---@field silence? string|number how long a node may give no sign of life before it is declared dead (default: 10s; of a process of this machine that is gone 0.8s)
+local tide_cluster_options = {}
+
+---@class tide.start_options
+---@field slots? integer worker slots of a run on a shared cluster (default: the job's `workers`, else all that are free)
+---@field memory? string|integer memory cap of a run's tables on each node (at least 1MiB; default: the job's `memory`, else none)
+---@field min? integer with a scheduling policy: slots that it needs at least
+---@field max? integer slots that it takes at most
+---@field sizes? "pow2"|integer[] the only numbers of slots that it takes: pow2, or 1,2,6
+---@field weight? number how much its speed counts among others (default 1)
+---@field preemptible? boolean false: it keeps its slots until it ends
+local tide_start_options = {}
+
+---@class tide.submit_options
+---@field slots? integer worker slots of a run on a shared cluster (default: the job's `workers`, else all that are free)
+---@field memory? string|integer memory cap of a run's tables on each node (at least 1MiB; default: the job's `memory`, else none)
+---@field min? integer with a scheduling policy: slots that it needs at least
+---@field max? integer slots that it takes at most
+---@field sizes? "pow2"|integer[] the only numbers of slots that it takes: pow2, or 1,2,6
+---@field weight? number how much its speed counts among others (default 1)
+---@field keep? boolean its tables stay when the run is closed; `tide table drop` removes them
+---@field grace? string|number after Ctrl-C or SIGTERM: workers that have not come to a report then are ended (default 30s)
+---@field resume? string continue from the newest intact checkpoint in this directory
+---@field priority? integer its place among the runs of its person that wait: higher ones first (default 0)
+---@field args? string[] options of the script
+local tide_submit_options = {}
+
 ---@class tide.cluster
 local tide_cluster = {}
 
@@ -615,10 +668,7 @@ function tide_cluster:scheduling() end
 ---Starts a run of a job on the nodes of this cluster, and returns at once.
 ---@param job_ tide.job
 ---@param params? table
----@param o? {slots?: integer, min?: integer, max?: integer, sizes?: string|integer[], weight?: number,
---- preemptible?: boolean, memory?: string|integer} on a shared cluster: worker slots, for which is waited (default:
---- all that are free); with a scheduling policy how few and how many it may give, which numbers, and how much the run
---- counts; memory: "256MB", what its tables may take on each node
+---@param o? tide.start_options
 ---@return tide.run
 function tide_cluster:start(job_, params, o) end
 
@@ -641,8 +691,7 @@ function tide_cluster:run(name) end
 
 ---Starts a script on this cluster in a process of its own, which stays when this one ends.
 ---@param path string
----@param o? {args?: string[], slots?: integer, memory?: string|integer, keep?: boolean, min?: integer, max?: integer,
---- sizes?: string|integer[], weight?: number} keep: its tables stay when it is closed
+---@param o? tide.submit_options
 ---@return tide.remote_run|nil, table? err
 function tide_cluster:submit(path, o) end
 

@@ -1,6 +1,6 @@
 /*
  * The `tide` program: a Lua state with the embedded modules, which runs
- * require("tide.cli").main(arg). Its number is the exit status. Everything else a user sees is
+ * require("tide.command").main(arg). Its number is the exit status. Everything else a user sees is
  * written in Lua. `tide-sim` is the same program at addresses that repeat (fixed.h).
  *
  * `tide --hold-parent SHARE` is what a node starts to be held to a share of a core (agent.lua).
@@ -37,7 +37,7 @@ static int run(lua_State *L) {
     tide__lua_open_swarm(L);
 #endif
     lua_getglobal(L, "require");
-    lua_pushliteral(L, "tide.cli");
+    lua_pushliteral(L, "tide.command");
     lua_call(L, 1, 1);
     lua_getfield(L, -1, "main");
     lua_createtable(L, argc, 1);

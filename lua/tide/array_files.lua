@@ -1,5 +1,6 @@
 -- Files of arrays and tables: NumPy's .npy and .npz, .safetensors and .csv, read and written. tide.tensor.load and
 -- save, t:load, run:dump and the data sets of tide.data are made of it.
+local checks = require "tide.checks"
 local core = require "tide.core"
 local csv = require "tide.csv"
 local errors = require "tide.errors"
@@ -225,7 +226,7 @@ end
 ---@param o table
 ---@return true|nil, table? err
 function array_files.into(handle, path, o)
-  script.check_fields("T0115", "t:load", o, LOAD)
+  checks.known("T0115", "t:load", o, LOAD)
   local tensors, err = array_files.read(path)
   if not tensors then return nil, err end
   local name = o.tensor or array_files.format_of(path) == "npy" and "x" or nil

@@ -99,10 +99,10 @@ entry("T0114", {
   remedy = "use a field that the record has",
 })
 entry("T0115", {
-  title = "unknown field", exit = 2, name = "EINVAL",
-  explanation = "A function takes a table of named fields, and the table has a field that the function does not know. "
-    .. "`tide help FUNCTION` lists the fields.",
-  remedy = "correct the name of the field",
+  title = "unknown field or method", exit = 2, name = "EINVAL",
+  explanation = "A function takes a table of named fields, and the table has a field that the function does not know; "
+    .. "or an actor has no method, a run no param of this name. `tide help FUNCTION` lists the fields.",
+  remedy = "correct the name",
 })
 entry("T0116", {
   title = "malformed request", exit = 2, name = "EINVAL",

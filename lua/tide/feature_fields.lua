@@ -1,5 +1,6 @@
 -- tide.fields: features of several fields, each with rows of a width of its own. Fields of one width share a hashed
 -- table, in which a key is a 63-bit hash of field and feature. docs/guides/large-tables.md.
+local checks = require "tide.checks"
 local core = require "tide.core"
 local script = require "tide.script"
 local table_spec = require "tide.run.table_spec"
@@ -67,8 +68,7 @@ end
 function fields:keys(name, features)
   local seed <const> = self.seeds[name]
   if not seed then
-    error(script.error("T0204", ("there is no field `%s`"):format(tostring(name)),
-      {help = text.did_you_mean(tostring(name), self.names)}), 2)
+    error(checks.unknown("T0204", "there is no field `%s`", name, self.names), 2)
   end
   local keys <const> = core.tensor("u64", #features, 1)
   for i = 1, #features do

@@ -87,7 +87,7 @@ local function unknown(list, name, path)
   local known <const> = {}
   for i, field in ipairs(list) do known[i] = field.name end
   return ("%s no field `%s`"):format(path and ("`%s` has"):format(path) or "it has", text.clean(name)),
-    text.did_you_mean(tostring(name), known)
+    text.did_you_mean(name, known)
 end
 
 local function wrong(field, v, path)

@@ -33,8 +33,8 @@ function tide.main(f)
   script.main = f
 end
 
----Makes a job: what is trained, on what data, by which code. The fields are those of the class `tide.job`.
----@param fields table see tide.job
+---Makes a job: what is trained, on what data, by which code. The fields are those of the class `tide.job_fields`.
+---@param fields tide.job_fields
 ---@return tide.job
 function tide.job(fields) return job.new(fields) end
 

@@ -1,5 +1,6 @@
 -- tide.kernel: native inner loops. `tide.kernel "name"` is one of this build (`tide help kernels`),
 -- `tide.kernel.load` has those of a shared object of your own (docs/guides/kernels.md).
+local checks = require "tide.checks"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local script = require "tide.script"
@@ -52,8 +53,7 @@ function kernel.load(path)
     known[name] = applied(name, operation.own, operation.numbers)
   end
   return setmetatable(known, {__index = function(_, name)
-    error(script.error("T0901", ("%s has no kernel `%s`"):format(full, tostring(name)), {
-      help = text.did_you_mean(tostring(name), text.sorted_keys(known))}), 2)
+    error(checks.unknown("T0901", full .. " has no kernel `%s`", name, known), 2)
   end})
 end
 
@@ -66,6 +66,6 @@ return setmetatable(kernel, {
     if found then return one end
     local names = {}
     for i, known in ipairs(core.kernels()) do names[i] = known.name end
-    error(script.error("T0901", errors.from(one).message, {help = text.did_you_mean(tostring(name), names)}), 2)
+    error(script.error("T0901", errors.from(one).message, {help = text.did_you_mean(name, names)}), 2)
   end,
 })

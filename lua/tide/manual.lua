@@ -16,6 +16,9 @@ local PAGES <const> = {
     {module = "tide.run.straggler", anonymous = "straggler", prefix = "tide.", class = "tide"},
     {module = "tide", own = "fiber", prefix = "fiber:", class = "tide.fiber"}}},
   {name = "job", title = "Jobs", guide = "scripting.md", sources = {
+    {module = "tide.declared", rows = "job", prefix = "", class = "tide.job_fields", generated = true},
+    {module = "tide.declared", rows = "stop", prefix = "", class = "tide.job_stop", generated = true},
+    {module = "tide.declared", rows = "checkpoint", prefix = "", class = "tide.job_checkpoint", generated = true},
     {module = "tide.run.job", own = "job", prefix = "job:", class = "tide.job"}}},
   {name = "worker", title = "Workers", guide = "scripting.md", sources = {
     {module = "tide.run.worker", own = "w_methods", prefix = "worker:", class = "tide.worker"},
@@ -29,6 +32,9 @@ local PAGES <const> = {
     {module = "tide.run.summary", own = "summary", prefix = "summary:", class = "tide.summary"},
     {module = "tide.run.remote", own = "methods", prefix = "remote_run:", class = "tide.remote_run"}}},
   {name = "cluster", title = "Clusters", guide = "scripting.md", sources = {
+    {module = "tide.declared", rows = "cluster", prefix = "", class = "tide.cluster_options", generated = true},
+    {module = "tide.declared", rows = "start", prefix = "", class = "tide.start_options", generated = true},
+    {module = "tide.declared", rows = "submit", prefix = "", class = "tide.submit_options", generated = true},
     {module = "tide.cluster", own = "cluster", prefix = "cluster:", class = "tide.cluster"},
     {module = "tide.cluster.elastic", own = "cluster", prefix = "cluster:", class = "tide.cluster"},
     {module = "tide.cluster.provisioned", own = "cluster", prefix = "cluster:", class = "tide.cluster"}}},
@@ -69,6 +75,9 @@ local PAGES <const> = {
     {module = "tide.data.groups", own = "groups", prefix = "groups:", class = "tide.data.groups"}}},
   {name = "kernel", title = "Kernels", guide = "kernels.md", sources = {
     {module = "tide.kernel", own = "kernel", prefix = "tide.kernel.", class = "tide.kernel_module"}}},
+  {name = "console", title = "Calls at the console", guide = "console.md", sources = {
+    {module = "tide.console.rows", own = "console", prefix = "", class = "tide.console", generated = true},
+    {module = "tide.console.rows", own = "policy", prefix = "policy.", class = "tide.console", generated = true}}},
   {name = "actors", title = "Actors of scripts", guide = "actors.md", sources = {
     {module = "tide.run.actors", own = "group", prefix = "group:", class = "tide.group"}}},
   {name = "random", title = "Random numbers", guide = "scripting.md", sources = {
@@ -130,14 +139,14 @@ local MODULES <const> = {
 local state = {}
 
 local function read_source(source)
-  local content <const> = source.generated and require(source.module).annotation()
+  local content <const> = source.generated and require(source.module).annotation(source)
     or assert(core.embedded(source.module), source.module)
   local entries = {}
   for _, entry in ipairs(annotations.parse(content, source.own or "%%", source.prefix, source.anonymous)) do
     local short <const> = entry.name:sub(#source.prefix + 1)
     local known = source.rename and source.rename[short]
     if known then entry.name = source.prefix .. known end
-    entry.source = {content = content, module = source.module}
+    entry.source = {content = content, module = source.module, generated = source.generated}
     if not entry.hidden then entries[#entries + 1] = entry end
   end
   return {source = source, entries = entries, class = annotations.class(content, source.class)}
@@ -164,11 +173,21 @@ function manual.entries()
   local entries = {}
   for _, page in ipairs(manual.pages()) do
     for _, part in ipairs(page.parts) do
-      for _, entry in ipairs(part.entries) do entries[entry.name] = entry end
+      for _, entry in ipairs(part.entries) do
+        entries[page.name == "console" and "console." .. entry.name or entry.name] = entry
+      end
     end
   end
   state.entries = entries
   return entries
+end
+
+---The calls at the console, which have their names there alone.
+---@return tide.annotation[]
+function manual.console()
+  local list = {}
+  for _, part in ipairs(manual.page("console").parts) do table.move(part.entries, 1, #part.entries, #list + 1, list) end
+  return list
 end
 
 -- "tide.tensor:axpy(a)" and "tensor.axpy" are one name.
@@ -334,7 +353,7 @@ local function definitions_of(name, own, others)
   for _, page in ipairs(manual.pages()) do
     for _, part in ipairs(page.parts) do
       local source <const> = part.source
-      if own(source) then
+      if page.name ~= "console" and own(source) then
         if not declared[source.class] then
           declared[source.class] = true
           local comment <const> = part.class and part.class.comment or {"@class " .. source.class}

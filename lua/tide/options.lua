@@ -127,7 +127,7 @@ local function check_fields(name, entry)
   for field, value in pairs(entry) do
     local want <const> = FIELDS[field]
     if not want then
-      local near <const> = text.did_you_mean(tostring(field), {"type", "choices", "required", "of", "default"})
+      local near <const> = text.did_you_mean(field, {"type", "choices", "required", "of", "default"})
       faulty(name, ("unknown field `%s`%s"):format(tostring(field), near and "; " .. near or ""))
     end
     if want ~= true and type(value) ~= want then

@@ -1,5 +1,6 @@
 -- tide.package: what the modules of a package need besides what scripts see: errors of the catalogue, checked fields,
 -- kernels by name, files. docs/guides/own-packages.md is the guide.
+local checks = require "tide.checks"
 local core = require "tide.core"
 local data_sets = require "tide.run.data_sets"
 local errors = require "tide.errors"
@@ -40,13 +41,13 @@ function package.fail(message, help) error(script.error("T0113", message, {help 
 ---@param what string what was called with it: "tide.lda.job"
 ---@param given any
 ---@param known table<string, any> by name
-function package.check_fields(code, what, given, known) script.check_fields(code, what, given, known) end
+function package.check_fields(code, what, given, known) checks.known(code, what, given, known) end
 
 ---What a help says of a word that is not known: "did you mean `x`?", or the known ones.
 ---@param word string
 ---@param known table<string, any> by name
 ---@return string
-function package.did_you_mean(word, known) return text.did_you_mean(word, text.sorted_keys(known)) end
+function package.did_you_mean(word, known) return text.did_you_mean(word, known) end
 
 ---The names in a table, in order.
 ---@param t table<string, any>

@@ -1,6 +1,7 @@
 -- tide.reader: a table that is only read, from the checkpoints of a run. docs/guides/large-tables.md.
+local checks = require "tide.checks"
 local checkpoint = require "tide.run.checkpoint"
-local children = require "tide.cluster.children"
+local children = require "tide.provision.children"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local follower = require "tide.run.follower"
@@ -56,7 +57,7 @@ end
 ---@param o {dir: string, table: string, every?: string|number, cluster?: string, keys?: string, wait?: string|number}
 ---@return tide.reader
 function reader.open(o)
-  script.check_fields("T0115", "tide.reader", o, FIELDS)
+  checks.known("T0115", "tide.reader", o, FIELDS)
   if type(o.dir) ~= "string" or type(o.table) ~= "string" then
     error(script.error("T0113", 'tide.reader requires a directory and a table: {dir = "ckpt", table = "rows"}'), 2)
   end

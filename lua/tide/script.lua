@@ -6,7 +6,7 @@
 -- all roles run the same.
 local core = require "tide.core"
 local errors = require "tide.errors"
-local text = require "tide.text"
+local script_guard = require "tide.script_guard"
 
 local script = {
   role = nil,        ---@type "driver"|"controller"|"worker"|"actor"|nil what this Lua state is
@@ -31,21 +31,6 @@ function script.error(code, message, fields)
   local all = {message = message}
   for k, v in pairs(fields or {}) do all[k] = v end
   return errors.new(code, all)
-end
-
----Raises unless `given` is a table of known fields.
----@param code string of the catalogue
----@param what string what was called with it: "tide.cluster"
----@param given any
----@param known table<string, any> by name
-function script.check_fields(code, what, given, known)
-  if type(given) ~= "table" then error(script.error(code, what .. " requires a table of fields"), 3) end
-  for key in pairs(given) do
-    if known[key] == nil then
-      error(script.error(code, ("%s has no field `%s`"):format(what, tostring(key)),
-        {help = text.did_you_mean(tostring(key), text.sorted_keys(known))}), 3)
-    end
-  end
 end
 
 ---The script's file (or a module's of it) that a place in an error or trace names; Lua shortens long names.
@@ -150,7 +135,7 @@ function script.load(o)
     local file, line, rest = problem:match("^(.-):(%d+): (.*)$")
     return nil, script.error("T0201", rest or problem, {where = file and file .. ":" .. line})
   end
-  if core.simulated() then require("tide.sim.sim_guard").install() end
+  if core.simulated() then script_guard.install() end
   local before = {}
   for name in pairs(package.loaded) do before[name] = true end
   local ok, err = xpcall(chunk, script.failure, table.unpack(o.args))

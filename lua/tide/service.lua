@@ -153,7 +153,7 @@ local function unknown_error(self, name)
   if self.unknown then return self.unknown(name) end
   return errors.new("T0116", {message = ("%s does not know the request `%s`"):format(self.name,
     text.clean(tostring(name))), help = type(name) == "string"
-    and text.did_you_mean(name, text.sorted_keys(self.answers)) or nil})
+    and text.did_you_mean(name, self.answers) or nil})
 end
 
 -- What the function of a request gets with it, where the request may be served; else nil, and why not unless it is

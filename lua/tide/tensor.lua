@@ -1,6 +1,7 @@
 -- tide.tensor: typed arrays outside of tables. The arrays themselves are the core's; this adds the constructors.
 local array_files = require "tide.array_files"
 local core = require "tide.core"
+local errors = require "tide.errors"
 
 local tensor = {}
 
@@ -53,7 +54,7 @@ end
 ---@param about? table<string, string> metadata of safetensors
 function tensor.save(path, value, about)
   local written, err = array_files.write(path, value, about)
-  if not written then error(require("tide.errors").from(err), 2) end
+  if not written then error(errors.from(err), 2) end
 end
 
 return tensor

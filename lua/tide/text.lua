@@ -157,10 +157,10 @@ end
 
 ---A sentence for a help line: "did you mean `a` or `b`?"; nil when nothing is near.
 ---@param word string
----@param names string[]
+---@param names string[]|table<string, any> the names, or a table by them
 ---@return string?
 function text.did_you_mean(word, names)
-  local near <const> = text.nearest(word, names)
+  local near <const> = text.nearest(tostring(word), names[1] ~= nil and names or text.sorted_keys(names))
   if #near == 0 then return nil end
   for i, name in ipairs(near) do near[i] = "`" .. name .. "`" end
   local last <const> = table.remove(near)
@@ -181,6 +181,17 @@ function text.names(names)
   table.sort(sorted, function(a, b) return keys[a] < keys[b] end)
   if #sorted <= NAMES_MOST then return table.concat(sorted, " ") end
   return table.concat(sorted, " ", 1, NAMES_FIRST) .. " ... " .. sorted[#sorted]
+end
+
+---A table of plain values as words: "eps=0.1 rank=8".
+---@param t any nil, or no table: no words
+---@return string
+function text.assignments(t)
+  local parts = {}
+  for i, key in ipairs(text.sorted_keys(type(t) == "table" and t or {})) do
+    parts[i] = ("%s=%s"):format(key, tostring(t[key]))
+  end
+  return table.concat(parts, " ")
 end
 
 ---Keys of a table as a sorted list of strings.

@@ -190,7 +190,7 @@ def case_completion(start):
     p.line("T0501?", r"T0501: cluster or node unreachable(.|\n)*> $")
     p.line("?", r"ten things(.|\n)*> $")
     p.line(r"\?", r"\\q +leave(.|\n)*> $")
-    p.line("top{sotr = 'x'}", r"option `sotr`(.|\n)*did you mean `sort`(.|\n)*> $")
+    p.line("top{sotr = 'x'}", r"no field `sotr`(.|\n)*did you mean `sort`(.|\n)*> $")
     p.type("\x04")
     p.ends_well()
 

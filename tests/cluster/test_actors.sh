@@ -86,7 +86,7 @@ LUA
 for how in run "sim --seed 2"; do
   run 0 $how fails.lua
   says out.txt '^fail	nil	T0202	n2	on purpose$'
-  says out.txt '^unknown	T0113$'
+  says out.txt '^unknown	T0115$'
   says out.txt '^again	2	10$'
   says out.txt '^gone	11	nil	T0508	11	lost$'
   says out.txt '^late	nil	T0507	n3$'

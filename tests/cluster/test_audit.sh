@@ -36,7 +36,7 @@ damage() { # SED TEXT: of a copy, on which verify says TEXT
     says err.txt "$2"
 }
 damage '2s/allowed/refused/' 'record 2 was changed'
-damage '2d' 'between record 1 and this one, 1 are missing'
+damage '2d' 'T0804.*between record 1 and this one, 1 are missing'
 damage '$d' 'the log ends with record'
 damage '2{h;d};3{G}' 'audit-x.log:2'
 damage '2s/.*/{}/' 'audit-x.log:2'

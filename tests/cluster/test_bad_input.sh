@@ -109,7 +109,7 @@ tide.main(function()
     assert(not ok and err.code == "T0113" and err.message:find(text, 1, true), tostring(err))
   end
   refused("more than 100000000 numbers", tide.range, 0, 1000000000000)
-  refused("where to end as a whole number, not the string", tide.range, 0, "x")
+  refused("where to end is the string \"x\", not a whole number", tide.range, 0, "x")
   refused("item 2 requires a function, not a number", tide.all, {print, 1})
   refused("requires a function, not a nil", tide.spawn)
   refused("tide.within requires a function", tide.within, "1s", 5)

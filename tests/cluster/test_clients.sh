@@ -131,7 +131,7 @@ with tide.connect("lab", right="operate") as c:
         run.set(absent=0.1)
         raise SystemExit("a param that the run has not was set")
     except tide.Error as error:
-        assert error.code == "T0113" and "absent" in error.message, vars(error)
+        assert error.code == "T0115" and "absent" in error.message, vars(error)
     limited = c.actor("limited")
     assert limited.call("ping") == 1
     try:

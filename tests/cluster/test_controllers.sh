@@ -189,7 +189,7 @@ says err.txt 'node n1 ended with exit code'
 nothing_left
 
 run 2 up --controllers 4 --cluster lab
-says err.txt 'is 3 or 5'
+says err.txt 'T0105.*`4` is not one of 3, 5'
 run 2 node --controllers 3 --join tcp:127.0.0.1:1
 says err.txt 'leave out --join and --controller'
 run 2 up --state state

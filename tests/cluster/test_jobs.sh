@@ -52,7 +52,7 @@ run 0 jobs
 says out.txt "$second +queued +0 of 3"
 run 0 job set "$name" eps=0.25
 run 2 job set "$name" epsilon=0.25 # a param that it does not have
-says err.txt 'T0113'
+says err.txt 'T0115'
 run 2 job set "$name" eps=0,25
 says err.txt 'T0113.*param `eps` is a number \(0.25\), not the string "0,25": write 0.25'
 kept() { grep -q '"params":{"eps":0.25}' .tide/runs/*/run.json; }

@@ -10,7 +10,7 @@ cat >"$work/lua/tide/command/version.lua" <<'LUA'
 local core = require "tide.core"
 local INSIDE <const> = [[
 local core = require "tide.core"
-local requests = require "tide.cluster.requests"
+local requests = require "tide.requests"
 local service = require "tide.service"
 return function(a)
   local wrong, asked = {}, 0
@@ -128,7 +128,7 @@ run 4 attach rights --role read -e 'core.actors()'
 # A table goes by the right admin alone. A tap shows what is in the messages to admin alone: among them are the lines that
 # an admin types.
 [ "$(cd "$root" && lua5.4 -e 'package.path = "lua/?.lua;" .. package.path
-  package.loaded["tide.core"] = {} print(require "tide.cluster.requests".runs["table.drop"].right)')" = admin ] ||
+  package.loaded["tide.core"] = {} print(require "tide.requests".runs["table.drop"].right)')" = admin ] ||
     fail "a table is dropped by less than admin"
 (while "$TIDE" nodes --cluster rights >/dev/null 2>&1; do sleep 0.2; done) &
 started+=("$!")

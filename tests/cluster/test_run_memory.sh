@@ -57,7 +57,7 @@ for how in run sim; do
   says out.txt '^greedy: refused 2, told 2, within 2; modest: refused 0'
   says out.txt '^with more: refused 0'
   says out.txt '^false	T0601	run 4 uses its 1.0 MiB of memory: there is no room for another table'
-  says out.txt '^false	T0113	cluster:start: memory: a run needs 1MiB of memory on each node at least, not `64kB`'
+  says out.txt '^false	T0113	cluster:start: `memory` is the string "64kB", not a size such as "64MiB" from 1 MiB on'
 done
 
 cat >bad.lua <<'LUA'
@@ -65,7 +65,7 @@ local tide = require "tide"
 tide.job {name = "bad", memory = "much", worker = function() end}
 LUA
 run 1 run bad.lua
-says err.txt 'T0203.*`memory` of job `bad`: `much` is not a size'
+says err.txt 'T0203.*job `bad`: `memory` is wrong: `much` is not a size'
 
 cat >stays.lua <<'LUA'
 local tide = require "tide"
@@ -85,7 +85,7 @@ end)
 LUA
 run 0 up lab -n 1 --workers 2
 run 2 submit --cluster lab --memory 5kB stays.lua
-says err.txt 'memory: a run needs 1MiB of memory on each node at least'
+says err.txt 'T0104.*--memory: .5kB. is not from 1 MiB on'
 run 0 submit --cluster lab --slots 1 --memory 8MiB --keep stays.lua
 begun() { "$TIDE" job show stays-1 --cluster lab | grep -q 'report *[1-9]'; }
 wait_for 10 begun

@@ -53,7 +53,7 @@ stop_child 5
 wait "$driver" && fail "silence = \"1s\" of tide.cluster changes nothing"
 says err.txt 'node n2 is lost: no heartbeat for [1-4]\..* s \(its process [0-9]+ is stopped\)'
 run 2 run count.lua --grant soon
-says err.txt 'T0113.*tide.cluster: silence'
+says err.txt 'T0113.*tide.cluster: `silence`'
 
 for _ in $(seq 20); do
     (while :; do :; done) &

@@ -16,13 +16,15 @@ describe("checkpoints", function()
     assert.same({dir = "d", every_s = 0.25, keep = 2, cut = "fuzzy"},
       checkpoint.settings {dir = "d", every = "250ms", keep = 2, cut = "fuzzy"})
     for _, case in ipairs {
-      {{}, "directory"}, {{dir = ""}, "directory"}, {{dir = 1}, "dir is a number"}, {{dir = "d", keep = 1}, "keep"},
+      {{}, "directory"}, {{dir = ""}, "directory"}, {{dir = 1}, "`dir` is 1, not a string"},
+      {{dir = "d", keep = 1}, "keep"},
       {{dir = "d", every = "soon"}, "every"}, {{dir = "d", every = 0}, "every"}, {{dir = "d", cut = "x"}, "cut"},
       {{dir = "d", evry = 1}, "`evry`"},
     } do
       local settings, problem = checkpoint.settings(case[1])
       assert.is_nil(settings)
-      assert.truthy(problem:find(case[2], 1, true), problem)
+      assert.equal("T0708", problem.code)
+      assert.truthy(problem.message:find(case[2], 1, true), problem.message)
     end
   end)
 

@@ -1,7 +1,7 @@
 package.path = "tests/lua/?.lua;" .. package.path
 local support = require "support"
 local arguments = require "tide.cli.arguments"
-local cli = require "tide.cli"
+local commands = require "tide.command"
 local errors = require "tide.errors"
 
 local tide, core = support.tide, support.core
@@ -46,7 +46,7 @@ describe("tide", function()
   end
   local function work(name) return WORK[name]:format(script) end
 
-  for _, name in ipairs(cli.names) do
+  for _, name in ipairs(commands.names) do
     describe(name, function()
       it("has help of at most 80 columns with an example, on stdout", function()
         for _, line in ipairs {name .. " --help", "--help " .. name, name .. " -h", "help " .. name} do
@@ -143,7 +143,7 @@ describe("tide", function()
     local r = tide "--help"
     assert.equal(0, r.code)
     assert.equal(r.out, tide("help").out)
-    for _, name in ipairs(cli.names) do assert.truthy(r.out:find("\n  " .. name .. " ", 1, true)) end
+    for _, name in ipairs(commands.names) do assert.truthy(r.out:find("\n  " .. name .. " ", 1, true)) end
     for _, line in ipairs(support.lines(r.out)) do assert.is_true(utf8.len(line) <= 80, line) end
   end)
 
@@ -186,7 +186,7 @@ describe("tide", function()
   it("has a row that says what --json prints for each command", function()
     local silent <const> = {run = true, repl = true, attach = true, node = true, tap = true, metrics = true,
                             launch = true}
-    for _, command in ipairs((cli.commands())) do
+    for _, command in ipairs((commands.all())) do
       local rows = {command}
       for i, verb in ipairs(command.verbs or {}) do rows[i] = arguments.verb(command, verb) end
       for _, row in ipairs(rows) do
@@ -593,7 +593,7 @@ describe("tide", function()
       for _, shell in ipairs {"bash", "zsh", "fish"} do
         local r = tide("completion " .. shell)
         assert.equal(0, r.code, r.err)
-        for _, name in ipairs(cli.names) do assert.truthy(r.out:find(name, 1, true)) end
+        for _, name in ipairs(commands.names) do assert.truthy(r.out:find(name, 1, true)) end
         assert.truthy(r.out:find("no-store", 1, true))
       end
     end)
@@ -609,7 +609,7 @@ describe("tide", function()
     local runner <const> = support.temporary([[
       package.path = "lua/?.lua;lua/?/init.lua;tests/lua/?.lua;" .. package.path
       package.loaded["tide.core"] = require "fake_core"
-      os.exit(require("tide.cli").main {"version"})
+      os.exit(require("tide.command").main {"version"})
     ]], ".lua")
     local pipe <const> = io.popen(("trap '' PIPE; { sleep 0.1; lua5.4 %s; echo $? >%s.code; } 2>&1 | true; cat %s.code")
       :format(runner, runner, runner))

@@ -3,7 +3,7 @@
 package.path = "tests/lua/?.lua;" .. package.path
 local support = require "support"
 local arguments = require "tide.cli.arguments"
-local cli = require "tide.cli"
+local commands = require "tide.command"
 
 assert(support)
 
@@ -67,7 +67,7 @@ local function parse(words)
     if arguments.has_flag(split.leading, "help") or arguments.has_flag(split.leading, "version") then return true end
     return nil, "no command"
   end
-  local _, by_name = cli.commands()
+  local _, by_name = commands.all()
   local command = by_name[split.name]
   if not command then return nil, "no command " .. split.name end
   local rest = split.rest
@@ -133,7 +133,7 @@ describe("the documentation", function()
 
   it("names what each command prints as JSON", function()
     local page <const> = text_of "docs/guides/cli.md"
-    for _, command in ipairs((cli.commands())) do
+    for _, command in ipairs((commands.all())) do
       for _, row in ipairs {command, table.unpack(command.verbs or {})} do
         local there <const> = not row.schema or page:find("`" .. row.schema .. "`", 1, true)
         assert(there, ("docs/guides/cli.md has no line of %s (tide %s)"):format(row.schema, row.name))

@@ -130,6 +130,8 @@ Options of the script:
   --verify           check each block
   -h, --help         this text]], page)
     for _, line in ipairs(support.lines(page)) do assert.is_true(#line <= 80) end
+    local ok <const>, ended <const> = pcall(options.declare, SPEC, {"--help"})
+    assert.same({false, "T0100", 0}, {ok, ended.code, ended.exit})
   end)
 
   it("wraps a script's description by paragraphs and keeps its examples apart", function()

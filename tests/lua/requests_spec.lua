@@ -1,7 +1,7 @@
 -- What the modules send is what the rows declare: every request that is written down as a table is looked at.
 package.path = "lua/?.lua;lua/?/init.lua;./?.lua;" .. package.path
 require "tests.lua.fresh"()
-local requests = require "tide.cluster.requests"
+local requests = require "tide.requests"
 
 -- The fields of a table constructor that begins at `at`, as far as they are named in it.
 local function fields_of(source, at)

@@ -9,6 +9,7 @@ package.loaded["tide.core"] = support.core
 
 ---What the fake cluster answers; tests replace functions.
 support.cluster = {}
+local collect <const>, driver <const> = {ask = function() return {nodes = {}, runs = {}} end}, {}
 
 local function members()
   local list = {
@@ -44,7 +45,9 @@ function support.reset()
   core.members_are = members()
   core.node_is = {id = 9, name = "client", cluster = "local"}
   core.terminal_is = {stdin = false, stdout = false, stderr = false, width = 100, utf8 = true}
-  local cluster = {calls = {}}
+  local cluster <const> = support.cluster -- commands have required it
+  for name in pairs(cluster) do cluster[name] = nil end
+  cluster.calls = {}
   local function remember(name, answer)
     return function(o)
       cluster.calls[#cluster.calls + 1] = {name, o}
@@ -72,15 +75,13 @@ function support.reset()
   cluster.runs = function() return {} end
   cluster.down = remember("down", {cluster = "local", ended = 3, killed = 0})
   cluster.main = remember("node", 0)
-  support.cluster = cluster
   for _, module in ipairs {"client", "up_down", "node"} do package.loaded["tide.cluster." .. module] = cluster end
-  package.loaded["tide.cluster.collect"] = {ask = function() return {nodes = {}, runs = {}} end}
-  package.loaded["tide.run.driver"] = {
-    run = function(o)
-      cluster.calls[#cluster.calls + 1] = {"run", o}
-      return 0
-    end,
-  }
+  package.loaded["tide.cluster.collect"] = collect
+  package.loaded["tide.run.driver"] = driver
+  driver.run = function(o)
+    cluster.calls[#cluster.calls + 1] = {"run", o}
+    return 0
+  end
 end
 
 ---Runs a command line.
@@ -95,7 +96,7 @@ function support.tide(line, o)
     for word in line:gmatch("%S+") do words[#words + 1] = word end
   end
   local out, err = {}, {}
-  local code <const> = require("tide.cli").main(words, {
+  local code <const> = require("tide.command").main(words, {
     core = support.core,
     getenv = function(name) return (o.env or {XDG_CONFIG_HOME = "/nonexistent"})[name] end,
     write_out = function(s) out[#out + 1] = s end,

@@ -274,7 +274,7 @@ describe("the controller of a run", function()
   end)
 
   it("answers each request, whatever its fields hold", function()
-    local requests = require "tide.cluster.requests"
+    local requests = require "tide.requests"
     local c = start_controller()
     local wrong <const> = {0 / 0, -1.5, "x", true, {1, x = 2}, {}}
     for op in pairs(c.from_driver) do assert.is_table(requests.run[op], op) end
@@ -567,7 +567,7 @@ describe("a node that dies while a run starts", function()
     for _, op in ipairs {"load", "start"} do
       fresh()
       local requests <const> = {}
-      package.loaded["tide.cluster.runs"] = {find = function() end, ask = function(request)
+      package.loaded["tide.keeper"] = {find = function() end, ask = function(request)
         requests[#requests + 1] = request.op
         return {grant = {n1 = 1}}
       end}

@@ -143,6 +143,7 @@ case("a policy that is wrong is refused with the reason, and nothing changes", f
     ["return {"] = "expected", ["while true do end"] = "it ta"} do
     local answer, err = h:swap {text = text, path = "bad.lua"}
     assert(not answer and err.message:find(want, 1, true), ("%s: %s"):format(text, tostring(err and err.message)))
+    assert(want ~= "fails on the newest view" or err.code == "T0304", err.code)
     assert(h.epoch == epoch and h:list()[1].name == "equal")
   end
   local _, err = h:swap "batching/nonsense"
@@ -160,6 +161,8 @@ case("swap: state is handed over, one record and one epoch, the next decision is
   local h = new_host(w, {journal = journal.new(function(bytes) records[#records + 1] = bytes end)})
   assert(h:add_seat("batching", "mf", policy(worlds.SHIFT)))
   w.train(h, 5)
+  local none <const>, why <const> = h:rollback "batching"
+  assert(not none and why.code == "T0306", why and why.code)
   local n = core.plain_decode(h:seat("batching"):last_export()).n
   assert(n >= 1)
   local before = #records

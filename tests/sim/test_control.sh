@@ -87,7 +87,7 @@ tide.main(function()
 end)
 END
 run 0 sim --seed 3 last.lua
-says out.txt '^false.error\[T0113\].*no worker would be left'
+says out.txt '^false.error\[T0117\].*no worker would be left'
 says out.txt '^SUM	400.0	4$'
 run 5 sim --seed 3 last.lua -- --lost
 says err.txt 'the share of its workers is not done'

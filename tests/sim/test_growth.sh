@@ -5,7 +5,7 @@
 cat >grow.lua <<'END'
 local tide = require "tide"
 local core = require "tide.core"
-local runs = require "tide.cluster.runs"
+local keeper = require "tide.keeper"
 local opt = tide.options {
   what = {"of what", default = "run"}, rounds = {"that count", default = 40}, warm = {"before them", default = 20},
 }
@@ -39,7 +39,7 @@ local ROUNDS <const> = {
 local function held(agents)
   core.sleep(2) -- what ends later
   local list = {driver = {bytes = select(2, collectgarbage(), collectgarbage "count") * 1024 // 1, actors = #core.actors()},
-    keeper = runs.ask {op = "bytes"}}
+    keeper = keeper.ask {op = "bytes"}}
   for name, agent in pairs(agents) do list[name] = assert(core.call(agent, {op = "bytes"})) end
   return list
 end

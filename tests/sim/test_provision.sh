@@ -14,5 +14,5 @@ for seed in 1 2 3; do # told to leave in the middle of their chunks: every updat
     says out.txt '^rows 3 3 left 2$'
 done
 run 1 sim --seed 3 "$root/tests/sim/provision.lua" --fails 1
-says err.txt '5 nodes in a row have not come'
+says err.txt 'T1005.*5 nodes in a row have not come'
 finish

@@ -86,7 +86,7 @@ says out.txt '^STOPPED.4.asked.true.stopped$'
 # ---- what is no report, and no request: an error that names it, and everybody lives on
 cat >wrong.lua <<'LUA'
 local tide, core = require "tide", require "tide.core"
-local requests = require "tide.cluster.requests"
+local requests = require "tide.requests"
 local Group = tide.actor {name = "g", ping = function() return "here" end}
 local job = tide.job {
   name = "wrong",
@@ -105,7 +105,7 @@ tide.main(function()
   local run = cluster:start(job)
   for r in run:events "report" do if r.n == 2 then break end end
   local group = cluster:group(Group, {}, {on = "n1"})
-  local to = {agent = core.whereis "n1/agent", runs = assert(require("tide.cluster.runs").find()), run = run.controller,
+  local to = {agent = core.whereis "n1/agent", runs = assert(require("tide.keeper").find()), run = run.controller,
               group = group.address}
   local wrong <const>, refused = {0 / 0, -1.5, "x", true, {1, "x"}, {}, false}, 0
   for actor, address in pairs(to) do

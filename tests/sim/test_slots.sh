@@ -108,7 +108,7 @@ tide.main(function()
   end
   tide.all(tasks)
   tide.sleep(1)
-  local held, resizes = require("tide.cluster.runs").ask {op = "held"}, 0
+  local held, resizes = require("tide.keeper").ask {op = "held"}, 0
   assert(held.free == held.total and held.total >= 3, ("%d of %d slots are free"):format(held.free, held.total))
   for _, r in ipairs(cluster:runs {all = true}) do resizes = resizes + (r.resizes or 0) end
   print(("all slots are free; %d resizes"):format(resizes))

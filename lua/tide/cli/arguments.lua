@@ -6,6 +6,8 @@
 -- behind the script belongs to the script. A command with verbs is followed by one, which has arguments of its own.
 
 local argparse = require "argparse"
+local checks = require "tide.checks"
+local declared = require "tide.declared"
 local errors = require "tide.errors"
 local options = require "tide.options"
 local text = require "tide.text"
@@ -81,9 +83,7 @@ arguments.shared = {
   cluster = {name = "cluster", config = "cluster", type = "string", value = "C",
     doc = "name or endpoint of the cluster (default $TIDE_CLUSTER, else the one that runs)"},
   yes = {name = "yes", short = "y", doc = "do not ask"},
-  silence = {name = "silence", type = "duration",
-    doc = "how long a node may give no sign of life before it is declared dead (default: 10s; of a process of this "
-      .. "machine that is gone 0.8s)"},
+  silence = declared.flags(declared.cluster, {"silence"}),
   limit = {name = "limit", type = "string", value = "NAME=V", repeated = true,
     doc = "set a limit, window or timeout of this process and those it starts (`tide version -v` lists them)"},
   dry_run = {name = "dry-run", short = "n", doc = "say what would happen and do nothing"},
@@ -227,7 +227,7 @@ local function add_options(parser, list)
     local doc <const> = arguments.doc(option)
     if option.type then
       local made = parser:option(names):target(target):argname(arguments.placeholder(option)):description(doc)
-      if option.choices then made:choices(option.choices) end
+      if option.type == "string" and option.choices then made:choices(option.choices) end
       if option.repeated then made:count("*") end
     else
       parser:flag(names):target(target):description(doc):count("*")
@@ -323,10 +323,9 @@ end
 local function converted(row, given, called)
   if not row.type or type(given) == "table" then return given end
   local value, why, code = options.convert(row.type, given, {choices = row.choices})
-  if value ~= nil and (row.min and value < row.min or row.max and value > row.max) then
-    why = ("%s is out of bounds: %s"):format(tostring(value), row.max and ("%d to %d"):format(row.min, row.max)
-      or ("%d or more"):format(row.min))
-    value = nil
+  if type(value) == "number" then
+    local fits <const>, bounds <const> = checks.within(row, value)
+    if not fits then value, why = nil, ("`%s` is not %s"):format(given, bounds) end
   end
   if value == nil then return nil, errors.new(code or "T0104", {message = ("%s: %s"):format(called, why)}) end
   return value

@@ -4,6 +4,7 @@
 -- steps and memory: data, not code. Unknown keys and wrong values are errors that name the line.
 
 local arguments = require "tide.cli.arguments"
+local checks = require "tide.checks"
 local errors = require "tide.errors"
 local options = require "tide.options"
 local schema = require "tide.cli.schema"
@@ -82,10 +83,9 @@ local function check(setting, value)
     converted = math.type(value) == "integer" and value or nil
   end
   if converted == nil then return nil, why or ("a %s is no %s"):format(type(value), setting.type) end
-  if setting.min and converted < setting.min or setting.max and converted > setting.max then
-    return nil, ("%s is out of bounds: %d to %d"):format(tostring(value), setting.min, setting.max)
-  end
-  return converted
+  local fits, bounds = true, nil
+  if type(converted) == "number" then fits, bounds = checks.within(setting, converted) end
+  return fits and converted or nil, not fits and ("%s is not %s"):format(tostring(value), bounds) or nil
 end
 
 local function check_table(file, source, result)
@@ -98,7 +98,7 @@ local function check_table(file, source, result)
     local where <const> = file.path .. (line and ":" .. line or "")
     local setting <const> = by_key[key]
     if not setting then
-      return nil, faulty(where, ("unknown key `%s`"):format(tostring(key)), text.did_you_mean(tostring(key), keys))
+      return nil, faulty(where, ("unknown key `%s`"):format(tostring(key)), text.did_you_mean(key, keys))
     end
     if file.project and not setting.project then
       return nil, faulty(where, ("`%s` cannot be set here"):format(key), "set it in your own configuration file")

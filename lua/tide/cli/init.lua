@@ -9,34 +9,16 @@ local config = require "tide.cli.config"
 local errors = require "tide.errors"
 local json = require "tide.json"
 local limits = require "tide.limits"
+local table_view = require "tide.show.table_view"
 local text = require "tide.text"
 local usage = require "tide.cli.usage"
 
 local cli = {}
 
----Names of all commands, in the order of `tide help`.
-cli.names = {
-  "run", "submit", "sim", "repl", "attach", "up", "down", "node", "jobs", "job", "runs", "models", "shares", "accounts",
-  "status", "dashboard", "stat", "metrics", "top", "nodes", "actors", "tables", "table", "links", "why", "stack",
-  "tap", "trace", "events", "log", "move", "drain", "launch", "audit", "checkpoint", "policy", "keys", "config",
-  "doctor", "new", "version", "help", "completion",
-}
-
 local EXIT_TIMEOUT <const> = 124
 local EXIT_INTERRUPTED <const> = 130
 local EXIT_PIPE <const> = 141
 local EPIPE <const> = 32
-
----@return table[] commands in order
----@return table<string, table> by_name
-function cli.commands()
-  local list, by_name = {}, {}
-  for i, name in ipairs(cli.names) do
-    list[i] = require("tide.command." .. name)
-    by_name[name] = list[i]
-  end
-  return list, by_name
-end
 
 ---- context ----------------------------------------------------------------------------------------------------------
 
@@ -52,6 +34,7 @@ end
 ---@field timeout_s? number
 ---@field keys? string directory of a credential
 ---@field getenv fun(name: string): string?
+---@field commands table
 local context = {}
 context.__index = context
 
@@ -110,6 +93,21 @@ end
 ---@param line string
 function context:say(line)
   if not self.quiet then self.write_err(text.harmless(line) .. "\n") end
+end
+
+---A line of the fields of one thing; nothing where there is no value.
+---@param title string
+---@param value any
+function context:field(title, value)
+  if value ~= nil and value ~= "" then self:print(("%-10s %s"):format(title, text.clean(tostring(value)))) end
+end
+
+---@param rows table[]
+---@param columns tide.column[]
+---@return string[] lines as wide as the terminal
+function context:table_lines(rows, columns)
+  return table_view.lines(rows, columns, {width = self.terminal.width, unicode = self.terminal.utf8,
+    color = self:colored "stdout"})
 end
 
 ---Prints an object as JSON, with the schema of the command's row.
@@ -267,16 +265,15 @@ end
 local function dispatch(self, words)
   local split <const> = arguments.split(words)
   note_early_flags(self, split.leading, split.name == "run" and {} or split.rest)
-  local list, by_name = cli.commands()
   if not split.name then
     if arguments.has_flag(split.leading, "help") then
-      self:print(usage.overview(list))
+      self:print(usage.overview((self.commands.all())))
       return 0
     end
     if arguments.has_flag(split.leading, "version") then
       split.name = "version"
     elseif #words == 0 then
-      self.write_err(usage.short(cli.names) .. "\n")
+      self.write_err(usage.short(self.commands.names) .. "\n")
       return 2
     end
   end
@@ -288,8 +285,8 @@ local function dispatch(self, words)
     local _, err = arguments.parse({options = arguments.global_only()}, split.leading, {})
     return nil, err or errors.new("T0103", {message = "a command is missing", help = "`tide help` lists the commands"})
   end
-  local command <const> = by_name[split.name]
-  if not command then return nil, unknown_command(split.name, cli.names) end
+  local command <const> = self.commands.find(split.name)
+  if not command then return nil, unknown_command(split.name, self.commands.names) end
   local within <const> = command.within and command.within[split.rest[1]]
   if within then
     return run_command(self, require(within), split.leading, table.move(split.rest, 2, #split.rest, 1, {}))
@@ -299,10 +296,12 @@ end
 
 ---Runs one command line.
 ---@param words string[] without the program's name
+---@param commands {names: string[], find: fun(name: string): table?, all: fun(): table[], table} of tide.command
 ---@param env? table replacements for tests: core, getenv, write_out, write_err, read_line
 ---@return integer exit code
-function cli.main(words, env)
+function cli.main(words, commands, env)
   local self <const> = new_context(default_environment(env))
+  self.commands = commands
   local ok, code, err = xpcall(dispatch, traced, self, words)
   if not ok then
     local done, after = pcall(failed, self, code)

@@ -1,15 +1,19 @@
 -- The agent of a node: an actor registered as "agent" that loads runs, starts their workers and reports the node's
 -- state. It serves calls of any member and never waits for anything but its mailbox.
+local checkpoints = require "tide.run.checkpoint"
 local core = require "tide.core"
+local cpu_share = require "tide.cluster.cpu_share"
 local errors = require "tide.errors"
 local hot_keys = require "tide.show.hot_keys"
 local node_status = require "tide.cluster.node_status"
 local pieces = require "tide.run.pieces"
-local requests = require "tide.cluster.requests"
+local requests = require "tide.requests"
+local roles = require "tide.console.roles"
 local script = require "tide.script"
 local service = require "tide.service"
 local stacks = require "tide.cluster.stacks"
-local verbs = require "tide.cluster.verbs"
+local table_names = require "tide.cluster.table_names"
+local verbs = require "tide.request_audit"
 
 local agent = {}
 
@@ -282,12 +286,12 @@ end
 
 ---A test aid: from now on this process gets {share=} of one core.
 ops["cpu.share"] = function(request)
-  return require("tide.cluster.cpu_share").hold(request.share, state.program)
+  return cpu_share.hold(request.share, state.program)
 end
 
 ---Gives slots of a table to a node, for command lines, which are no members: {table=, slots=, node=}.
 function ops.move(request, message)
-  local handle <const>, err = require("tide.cluster.table_names").find(request.table)
+  local handle <const>, err = table_names.find(request.table)
   if not handle then return nil, err end
   handle:move(request.slots, request.node)
   core.event("table", ("%s: %d slots moved to node %d%s"):format(request.table, #request.slots, request.node,
@@ -297,7 +301,7 @@ end
 
 ---Writes a generation of all tables: {dir=, keep=}.
 function ops.checkpoint(request, message)
-  local info <const>, err = require("tide.run.checkpoint").save {dir = request.dir, keep = request.keep}
+  local info <const>, err = checkpoints.save {dir = request.dir, keep = request.keep}
   if info then
     core.event("checkpoint", ("generation %d in %s, as asked%s"):format(info.generation, request.dir,
       verbs.by(message)))
@@ -307,7 +311,7 @@ end
 
 ---Brings all tables back: {dir=, generation=}.
 function ops.restore(request, message)
-  local restored <const>, err = require("tide.run.checkpoint").restore(request.dir, request.generation)
+  local restored <const>, err = checkpoints.restore(request.dir, request.generation)
   if restored then
     restored.job = nil
     core.event("checkpoint", ("generation %d of %s restored%s"):format(restored.generation, request.dir,
@@ -326,7 +330,7 @@ local CONSOLE_BYTES <const> = 8 << 20 -- a new session starts only where so much
 ---resumed}. A session keeps the role that it was made with.
 ops["console.open"] = function(request, message)
   local id, role = request.session, request.role
-  if not require("tide.console.roles").is(role) then
+  if not roles.is(role) then
     return nil, script.error("T0116", "a session has role read, operate or admin")
   end
   if not id:find "^%x+$" or #id > 64 then
@@ -344,7 +348,7 @@ ops["console.open"] = function(request, message)
       return nil, script.error("T0603", ("this node has %d console sessions, which is the most"):format(CONSOLES_MAX),
         {help = "end one, or attach to another node: tide attach CLUSTER @NODE"})
     end
-    local shared <const>, held <const> = require("tide.console.roles").SHARED_BYTES, core.console_bytes()
+    local shared <const>, held <const> = roles.SHARED_BYTES, core.console_bytes()
     if role ~= "admin" and held > shared - CONSOLE_BYTES then
       return nil, script.error("T0603",
         ("the sessions below admin on this node hold %d of their %d MiB: end one"):format(held >> 20, shared >> 20))
@@ -500,7 +504,7 @@ local requested <const> = service.new {
 ---Lets others find the cluster of a program that has its first node inside, until the agent ends.
 ---@return table? published to be closed
 local function publish()
-  local node <const>, directory = core.node(), require "tide.cluster.directory"
+  local node <const>, directory = core.node(), require "tide.directory"
   if node.controller ~= node.id then return nil end
   local name <const>, program <const> = node.cluster, core.program_name()
   local done, ok, err = pcall(directory.publish, name, node.endpoint, {directory.own_pid()}, "program " .. program,

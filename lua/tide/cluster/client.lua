@@ -6,8 +6,10 @@
 -- answer by the sessions: one that was got while a session ended is asked for again.
 local ask_all = require "tide.ask_all"
 local core = require "tide.core"
-local directory = require "tide.cluster.directory"
+local directory = require "tide.directory"
 local errors = require "tide.errors"
+local interrupts = require "tide.interrupts"
+local members = require "tide.cluster.members"
 local node_status = require "tide.cluster.node_status"
 local pieces = require "tide.run.pieces"
 
@@ -54,7 +56,7 @@ function client.attach(o)
   local ok, problem = core.node_start {
     client = true, join = endpoint, cluster = name, keys = o.keys, workers = 0, no_store = true}
   if not ok then return nil, errors.from(problem, "T0501") end
-  require("tide.interrupts").limit {count = 2}
+  interrupts.limit {count = 2}
   client.attachments = client.attachments + 1
   return true
 end
@@ -161,7 +163,7 @@ end
 
 function client.gather_inside(request)
   local rows, asked, addresses = {}, {}, {}
-  for i, member in ipairs(require("tide.cluster.members").listed()) do
+  for i, member in ipairs(members.listed()) do
     rows[i] = {name = member.name, id = member.id, state = member.state}
     local address <const> = node_status.address(member, request.op)
     if address then asked[#asked + 1], addresses[#addresses + 1] = rows[i], address end

@@ -12,6 +12,7 @@ local core = require "tide.core"
 local hot_keys = require "tide.show.hot_keys"
 local members = require "tide.cluster.members"
 local node_status = require "tide.cluster.node_status"
+local keeper = require "tide.keeper"
 local pieces = require "tide.run.pieces"
 
 local collect = {}
@@ -76,12 +77,11 @@ local function of_nodes()
 end
 
 local function of_runs()
-  local runs <const> = require "tide.cluster.runs"
-  local keeper <const> = runs.find()
-  local listed <const> = keeper and core.call(keeper, {op = "list"}, ANSWER_S)
+  local address <const> = keeper.find()
+  local listed <const> = address and core.call(address, {op = "list"}, ANSWER_S)
   local rows <const>, list = listed and listed.runs or {}, {}
   local answers <const> = ask_all(rows, function(row, _, timeout_s)
-    local known <const>, err <const> = core.call(keeper, {op = "get", name = tostring(row.n)}, timeout_s)
+    local known <const>, err <const> = core.call(address, {op = "get", name = tostring(row.n)}, timeout_s)
     if not known or not known.controller then return nil, err end
     return core.call(known.controller, {op = "metrics"}, timeout_s)
   end, {timeout_s = ANSWER_S})

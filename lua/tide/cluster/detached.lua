@@ -1,6 +1,6 @@
 -- Processes of this program that stay when this one ends, each in a session of its own. There is no node here yet that
 -- could start children, hence the shell; not by os.execute, which loses a Ctrl-C that comes meanwhile.
-local children = require "tide.cluster.children"
+local children = require "tide.provision.children"
 local core = require "tide.core"
 
 local detached = {}

@@ -4,6 +4,7 @@
 -- reads what the kernel says in /proc and /sys; what is not there is not checked.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local history = require "tide.console.history"
 local units = require "tide.units"
 
 local doctor = {}
@@ -51,7 +52,7 @@ local function places(o)
   local list = {o.directory or "."}
   local run <const> = core.run_directory()
   list[#list + 1] = run and run:match "^(.*)/[^/]+$"
-  local lines <const> = require("tide.console.history").path(os.getenv)
+  local lines <const> = history.path(os.getenv)
   list[#list + 1] = lines and lines:match "^(.*)/tide/[^/]+$"
   return list
 end
@@ -236,7 +237,7 @@ local CHECKS <const> = {
     return ok(("valid until %s"):format(soonest.ends))
   end},
   {"clusters", function()
-    local names <const> = require("tide.cluster.directory").running()
+    local names <const> = require("tide.directory").running()
     return ok(#names == 0 and "none of yours runs here" or table.concat(names, ", "))
   end},
 }

@@ -1,10 +1,11 @@
 -- Clusters that a script started grow and shrink during runs: nodes that hold rows join and leave in order.
 -- Methods of tide.cluster, which gives what they need of it.
 local checks = require "tide.checks"
-local children = require "tide.cluster.children"
+local children = require "tide.provision.children"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local job = require "tide.run.job"
+local units = require "tide.units"
 
 local cluster <const> = {} -- methods of tide.cluster
 local elastic = {methods = cluster}
@@ -179,7 +180,7 @@ end
 ---@param name string of a node
 ---@param time number|string seconds, or "50us"; 0: no longer
 function cluster:serve_cost(name, time)
-  local seconds = type(time) == "string" and require("tide.units").parse_duration(time) or time
+  local seconds = type(time) == "string" and units.parse_duration(time) or time
   checks.number("cluster:serve_cost", "the time in seconds, or as \"50us\",", seconds, 0, COST_MAX_S)
   local ok, err = core.call(node_named(self, name).agent, {op = "serve_cost", seconds = seconds}, 10)
   if not ok then error(errors.from(err), 2) end

@@ -1,11 +1,14 @@
 -- The cluster of a run, `tide.cluster {}`: it lives in the driver's process tree. The driver is the controller node,
 -- every worker node a child that dies with it.
+local checkpoints = require "tide.run.checkpoint"
 local checks = require "tide.checks"
-local children = require "tide.cluster.children"
+local children = require "tide.provision.children"
 local core = require "tide.core"
+local declared = require "tide.declared"
 local errors = require "tide.errors"
-local script = require "tide.script"
-local units = require "tide.units"
+local runs = require "tide.cluster.runs"
+local keeper = require "tide.keeper"
+local traces = require "tide.show.trace"
 
 local cluster = {}
 cluster.__index = cluster
@@ -52,42 +55,8 @@ local function adopt_members(self)
   self.members = members -- at last: finding the agents waits, and others look meanwhile
 end
 
-local function size_of(o, name)
-  if not o[name] then return nil end
-  local size, why = units.parse_size(o[name])
-  if not size then error(errors.new("T0113", {message = ("tide.cluster: %s: %s"):format(name, why)}), 3) end
-  return size
-end
-
-local FIELDS <const> = {nodes = true, workers = true, servers = true, queue_limit = true, memory = true, rate = true,
-                        controllers = true, silence = true}
-local function silence_of(o)
-  if o.silence == nil then return nil end
-  local seconds, why = o.silence, "it is a time, such as \"10s\""
-  if type(seconds) == "string" then seconds, why = units.parse_duration(seconds) end
-  if type(seconds) ~= "number" or not (seconds > 0 and seconds <= 3600) then
-    error(errors.new("T0113", {message = ("tide.cluster: silence: %s; at most an hour"):format(why or "too long")}), 3)
-  end
-  return seconds
-end
-
-local RATE_FIELDS <const> = {operations = true, bytes = true}
-
-local function rate_of(rate)
-  if not rate then return {} end
-  script.check_fields("T0115", "`rate` of tide.cluster", rate, RATE_FIELDS)
-  local operations <const> = rate.operations
-  if operations and (math.type(operations) ~= "integer" or operations < 1) then
-    error(errors.new("T0113", {message = "tide.cluster: rate.operations is a whole number a second"}), 3)
-  end
-  return {operations = operations, bytes = size_of(rate, "bytes")}
-end
-
 ---Members c1, c2, ... beside this node, without rows and workers, to hold with it what the controller decides.
 local function start_controllers(self, count)
-  if count ~= 3 and count ~= 5 then
-    error(errors.new("T0113", {message = "tide.cluster: controllers is 3 or 5: one or two of them may be lost"}), 0)
-  end
   local node = core.node()
   for i = 1, count - 1 do
     local name = "c" .. i
@@ -119,42 +88,30 @@ end
 ---This node may be the next controller: then it keeps the runs.
 local function keep_runs(self)
   while not self.closed do
-    require("tide.cluster.runs").keep()
+    runs.keep()
     core.sleep(KEEP_S)
   end
 end
 
 ---tide.cluster{}: starts node processes on this machine and waits until they have joined. With `tide run --cluster`
 ---nothing is started: the nodes are those of that cluster.
----@param o {nodes?: integer, workers?: integer, servers?: integer, queue_limit?: string|integer,
----  memory?: string|integer, rate?: {operations?: integer, bytes?: string|integer}, controllers?: integer,
----  silence?: string|number}
----  servers: so many nodes of their own hold the rows (s1, s2, ...), and the nodes of workers none: their loss then
----  costs no rows; queue_limit: "64MiB", what each node may have in flight of its workers' operations;
----  memory: "2GiB", what each node may hold of tables and queues; rate: what each node may ask of others in a second;
----  controllers: 3 or 5 nodes, this one and c1, c2, ..., hold what the controller decides, and when it ends another
----  one continues; silence: "10s" or seconds that a node may give no sign of life before it is declared dead (10 s;
----  0.8 s where it is on this machine and its process cannot be looked at)
+---@param given tide.cluster_options
 ---@return table cluster to be closed
 ---@package
-function cluster.new(o)
-  o = o or {}
+function cluster.new(given)
   local context = cluster.context
   if not context then
     error(errors.new("T0117", {message = "tide.cluster works in tide.main, on the driver"}), 2)
   end
-  script.check_fields("T0115", "tide.cluster", o, FIELDS)
-  local count = context.flags:value("nodes", o.nodes) or 2
-  local workers = context.flags:value("workers", o.workers) or 1
-  local servers = o.servers or 0
-  local queue_limit <const>, memory <const> = size_of(o, "queue_limit"), size_of(o, "memory")
-  local rate <const> = rate_of(o.rate)
-  local silence <const> = context.flags:value("silence", silence_of(o))
-  local most = core.simulated() and SIMULATED_MAX or PROCESSES_MAX
-  if math.type(count) ~= "integer" or count < 1 or math.type(servers) ~= "integer" or servers < 0
-    or count + servers > most or math.type(workers) ~= "integer" or workers < 1 then
-    error(errors.new("T0113", {message = ("tide.cluster requires 1 to %d nodes, servers included, and at least one "
-      .. "worker each"):format(most)}), 2)
+  local o <const> = checks.options("tide.cluster", declared.cluster, given)
+  local rate <const> = checks.options("`rate` of tide.cluster", declared.rate, o.rate)
+  local count <const> = context.flags:value("nodes", o.nodes) or 2
+  local workers <const>, servers <const> = context.flags:value("workers", o.workers) or 1, o.servers
+  local silence <const> = context.flags:value("silence", o.silence)
+  local most <const> = core.simulated() and SIMULATED_MAX or PROCESSES_MAX
+  if count + servers > most then
+    error(errors.new("T0113", {message = ("tide.cluster: %d nodes, servers included, are more than %d"):format(
+      count + servers, most)}), 2)
   end
   local self = setmetatable({context = context, nodes_max = most, servers_max = most - count, run_id = context.run,
                              children = {}, controllers = {}, own_runs = {}}, cluster)
@@ -170,7 +127,7 @@ function cluster.new(o)
         self.children[#self.children + 1] = children.start {
           endpoint = node.endpoint, cluster = node.cluster, name = name, workers = serves and 0 or workers,
           no_store = servers > 0 and not serves, log = ("%s/node-%s.log"):format(context.directory, name),
-          queue_limit = queue_limit, memory = memory, rate_operations = rate.operations, rate_bytes = rate.bytes,
+          queue_limit = o.queue_limit, memory = o.memory, rate_operations = rate.operations, rate_bytes = rate.bytes,
         }
       end
       children.wait_up(self.children)
@@ -189,7 +146,7 @@ function cluster.new(o)
   context.flags:used "dashboard"
   if context.trace then
     context.flags:used "trace"
-    self.tracing = require("tide.show.trace").start(context.trace, self:agents(), context.traced)
+    self.tracing = traces.start(context.trace, self:agents(), context.traced)
     context.traced = self.tracing
   end
   return self
@@ -201,7 +158,7 @@ end
 ---@return table trace
 function cluster:trace(path)
   checks.text("cluster:trace", "the path of a file", path)
-  return require("tide.show.trace").start(path, self:agents())
+  return traces.start(path, self:agents())
 end
 
 ---In the order in which tables of slots = "range" deal out their keys, which is by id: so the first worker is where
@@ -248,8 +205,7 @@ local SCHEDULE_FIELDS <const> = {params = true, guard = true, nodes = true, forc
 ---@return true
 function cluster:schedule(policy, o)
   o = o or {}
-  script.check_fields("T0115", "cluster:schedule", o, SCHEDULE_FIELDS)
-  local runs <const> = require "tide.cluster.runs"
+  checks.known("T0115", "cluster:schedule", o, SCHEDULE_FIELDS)
   local found, err
   if policy then
     found, err = require("tide.policy.source").find(policy)
@@ -265,7 +221,7 @@ function cluster:schedule(policy, o)
     runs.keep()
   end
   local answer
-  answer, err = runs.ask {op = "schedule", policy = found and {text = found.text, path = found.path} or false,
+  answer, err = keeper.ask {op = "schedule", policy = found and {text = found.text, path = found.path} or false,
     params = o.params or found and found.params, guard = o.guard, nodes = o.nodes, force = o.force}
   if not answer then error(err, 2) end
   self.scheduled = found ~= nil or nil
@@ -275,24 +231,18 @@ end
 ---The cluster's scheduling policy: list, swap, set, shadow, report, rollback, history, why, metric, as run.policy.
 ---@return table functions
 function cluster.scheduling()
-  local address, err = require("tide.cluster.runs").find()
+  local address, err = keeper.find()
   if not address then error(err, 2) end
   return require("tide.policy.remote").new(address)
 end
 
-local START_FIELDS <const> = {slots = true, memory = true, min = true, max = true, sizes = true, weight = true,
-                              preemptible = true}
-
 ---Starts a run of a job on the nodes of this cluster, and returns at once.
 ---@param job_ tide.job
 ---@param params? table
----@param o? {slots?: integer, min?: integer, max?: integer, sizes?: string|integer[], weight?: number,
----  preemptible?: boolean, memory?: string|integer} on a shared cluster: worker slots, for which is waited (default:
----  all that are free); with a scheduling policy how few and how many it may give, which numbers, and how much the run
----  counts; memory: "256MB", what its tables may take on each node
+---@param o? tide.start_options
 ---@return tide.run
 function cluster:start(job_, params, o)
-  if o ~= nil then script.check_fields("T0115", "cluster:start", o, START_FIELDS) end
+  if o ~= nil then o = checks.options("cluster:start", declared.start, o) end
   return require("tide.run").start(self, job_, params, o)
 end
 
@@ -315,8 +265,7 @@ function cluster.run(_, name) return require("tide.run.remote").find(name) end
 
 ---Starts a script on this cluster in a process of its own, which stays when this one ends.
 ---@param path string
----@param o? {args?: string[], slots?: integer, memory?: string|integer, keep?: boolean, min?: integer, max?: integer,
----  sizes?: string|integer[], weight?: number} keep: its tables stay when it is closed
+---@param o? tide.submit_options
 ---@return tide.remote_run|nil, table? err
 function cluster.submit(_, path, o) return require("tide.run.host").submit(core.node().endpoint, path, o) end
 
@@ -329,7 +278,7 @@ function cluster.table(_, name) return (require("tide.cluster.table_names").find
 ---@param o? {hot?: boolean} hot: the hottest keys of its tables too
 ---@return tide.snapshot
 function cluster.snapshot(_, o)
-  if o ~= nil then script.check_fields("T0115", "cluster:snapshot", o, {hot = true}) end
+  if o ~= nil then checks.known("T0115", "cluster:snapshot", o, {hot = true}) end
   return require("tide.cluster.collect").here(o)
 end
 
@@ -337,8 +286,7 @@ end
 ---@param time? string|number default "2s"
 ---@return tide.finding[]
 function cluster.slowest(_, time)
-  local seconds <const>, why = units.parse_duration(time or "2s")
-  if not seconds then error(script.error("T0113", "cluster:slowest: " .. why), 2) end
+  local seconds <const> = checks.argument("cluster:slowest", "the time", time or 2, {type = "duration"})
   local collect <const> = require "tide.cluster.collect"
   local before <const> = collect.here()
   core.sleep(seconds)
@@ -350,10 +298,10 @@ end
 ---@return table info {generation, clock, cut, full, rows, bytes, took_s}
 function cluster.checkpoint(_, o)
   if type(o) == "string" then o = {dir = o} end
-  script.check_fields("T0708", "cluster:checkpoint", o, {dir = true, keep = true, cut = true})
-  local settings, problem = require("tide.run.checkpoint").settings(o)
-  if not settings then error(errors.new("T0708", {message = problem}), 2) end
-  local info, err = require("tide.run.checkpoint").save(settings)
+  checks.known("T0708", "cluster:checkpoint", o, {dir = true, keep = true, cut = true})
+  local settings, problem = checkpoints.settings(o, "cluster:checkpoint")
+  if not settings then error(problem, 2) end
+  local info, err = checkpoints.save(settings)
   if not info then error(err, 2) end
   return info
 end
@@ -365,7 +313,7 @@ end
 function cluster.restore(_, dir, generation)
   checks.text("cluster:restore", "the directory of a checkpoint", dir)
   if generation ~= nil then generation = checks.whole("cluster:restore", "the generation", generation, 0) end
-  local restored, err = require("tide.run.checkpoint").restore(dir, generation)
+  local restored, err = checkpoints.restore(dir, generation)
   if not restored then error(err, 2) end
   return restored
 end

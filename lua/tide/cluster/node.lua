@@ -1,9 +1,11 @@
 -- Body of `tide node`: a process that is one node of a cluster, until it is asked to end.
-local children = require "tide.cluster.children"
+local children = require "tide.provision.children"
 local core = require "tide.core"
-local directory = require "tide.cluster.directory"
+local declared = require "tide.declared"
+local directory = require "tide.directory"
 local errors = require "tide.errors"
 local gang = require "tide.provision.gang"
+local interrupts = require "tide.interrupts"
 
 local node = {}
 
@@ -67,16 +69,15 @@ function node.main(o)
   end
   ok, err = core.harden(o.keys ~= nil and not o.debuggable)
   if not ok then return complain(err) end
-  ok, err = started({
-    join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, workers = o.workers, no_store = o.no_store,
-    keys = o.keys, state = o.state, controllers = o.controllers, queue_limit = o.queue_limit, memory = o.memory,
-    rate_operations = o.rate_operations, rate_bytes = o.rate_bytes, silence = o.silence,
-  }, place and place.join and gang.JOIN_S)
+  ok, err = started(declared.picked(declared.node, o, {
+    join = o.join, cluster = o.cluster, name = o.name, listen = o.listen, keys = o.keys, state = o.state,
+    controllers = o.controllers, silence = o.silence,
+  }), place and place.join and gang.JOIN_S)
   if not ok then
     local missing = o.controllers and (err.name == "EUNSUPPORTED" or err.name == "EVERSION")
     return complain(missing and errors.new("T1004", {message = err.message}) or err)
   end
-  require("tide.interrupts").limit {count = 3, patient = true} -- the second one hurries it
+  interrupts.limit {count = 3, patient = true} -- the second one hurries it
   ok, err = begin_audit(o.audit)
   if not ok then
     core.node_stop(0)

@@ -1,6 +1,8 @@
 -- What every actor that stands for a node reports about its process: the agent of a node, and the control
 -- actor of a controller that is a process of its own and has no agent.
 local core = require "tide.core"
+local measure = require "tide.cluster.measure"
+local pieces = require "tide.run.pieces"
 
 local node_status = {ops = {}}
 local ops <const> = node_status.ops
@@ -15,7 +17,7 @@ end
 
 ---All that metrics are made of: {data = encoded figures of this node}.
 function ops.metrics()
-  return {data = require("tide.run.pieces").of(core.encode(require("tide.cluster.measure").node()))}
+  return {data = pieces.of(core.encode(measure.node()))}
 end
 
 ---What happened, as this node saw it: {after=number}.

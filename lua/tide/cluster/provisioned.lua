@@ -2,9 +2,10 @@
 -- pool keeps as many nodes there as are wanted: what is lost is replaced, and policies that scale ask it for more.
 -- Methods of tide.cluster, which gives what they need of it.
 local checks = require "tide.checks"
+local commands = require "tide.provision.commands"
 local core = require "tide.core"
 local errors = require "tide.errors"
-local script = require "tide.script"
+local units = require "tide.units"
 
 local cluster <const> = {} -- methods of tide.cluster
 local provisioned = {methods = cluster}
@@ -26,19 +27,19 @@ local function endpoint_of()
 end
 
 local function options_of(self, o)
-  script.check_fields("T0115", "cluster:provision", o, FIELDS)
+  checks.known("T0115", "cluster:provision", o, FIELDS)
   local max <const> = checks.whole("cluster:provision", "`max`", o.max, 1)
   local min <const> = checks.whole("cluster:provision", "`min`", o.min or 1, 0)
   if min > max then checks.fail(("cluster:provision: min is %d, and max %d"):format(min, max)) end
   local grace_s, why = o.grace, nil
-  if type(grace_s) == "string" then grace_s, why = require("tide.units").parse_duration(grace_s) end
+  if type(grace_s) == "string" then grace_s, why = units.parse_duration(grace_s) end
   if why then checks.fail("cluster:provision: grace: " .. why) end
   local context <const> = self.context
   return {
     kind = o.kind, cluster = core.node().cluster, endpoint = endpoint_of(), directory = context.directory or ".",
     prefix = o.prefix, workers = checks.whole("cluster:provision", "`workers`", o.workers or 1, 0),
     no_store = o.store == false, keys = o.keys,
-    program = o.program or o.kind == "ssh" and "tide" or require("tide.provision.commands").program(),
+    program = o.program or o.kind == "ssh" and "tide" or commands.program(),
     grace_s = grace_s, partition = o.partition, gres = o.gres, cpus = o.cpus, time = o.time, hosts = o.hosts,
     ssh_config = o.ssh_config, simulate = o.simulate, min = min, max = max,
     say = function(line) context.progress:say("tide: " .. line) end,
@@ -95,7 +96,7 @@ end
 ---@return table[] members
 function cluster:nodes(o)
   if o ~= nil then
-    script.check_fields("T0115", "cluster:nodes", o, {want = true})
+    checks.known("T0115", "cluster:nodes", o, {want = true})
     if not self.pool then
       checks.fail("cluster:nodes {want =}: there is no pool", "cluster:provision {...} makes one")
     end

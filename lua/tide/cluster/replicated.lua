@@ -1,10 +1,10 @@
 -- A cluster of `tide up --controllers N`: every node is a process of its own, so that none ends with another. The first
 -- ones, c1 to cN, hold what the controller decides, and no rows and no workers: the end of one of them costs nothing.
-local children = require "tide.cluster.children"
+local children = require "tide.provision.children"
 local client = require "tide.cluster.client"
 local core = require "tide.core"
 local detached = require "tide.cluster.detached"
-local directory = require "tide.cluster.directory"
+local directory = require "tide.directory"
 local errors = require "tide.errors"
 
 local replicated = {}

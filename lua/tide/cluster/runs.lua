@@ -13,24 +13,22 @@
 local ask_all = require "tide.ask_all"
 local core = require "tide.core"
 local errors = require "tide.errors"
+local keeper = require "tide.keeper"
 local notes = require "tide.run.notes"
-local requests = require "tide.cluster.requests"
+local requests = require "tide.requests"
 local service = require "tide.service"
+local table_names = require "tide.cluster.table_names"
 local text = require "tide.text"
-local verbs = require "tide.cluster.verbs"
+local verbs = require "tide.request_audit"
 
 local runs = {}
 
 local ACTOR <const> = [[return require("tide.cluster.runs").main(...)]]
-local NAME <const> = "runs"
+local NAME <const> = keeper.NAME
 local MEMORY_S <const> = 2
 local ENDED_S <const> = 7 * 24 * 3600
 local LIVING_MAX <const>, QUEUED_MAX <const> = 64, 256
 local RECORD_BYTES <const> = 64 << 10
-
----States in which a run holds nothing any more.
----@type table<string, boolean>
-runs.ENDED = {done = true, stopped = true, failed = true, lost = true}
 
 ---What a record holds. Times are seconds since 1970.
 ---@class tide.run_record
@@ -58,40 +56,6 @@ runs.ENDED = {done = true, stopped = true, failed = true, lost = true}
 ---@field submitted_at number
 ---@field started_at? number
 ---@field ended_at? number
-
----- of callers -----------------------------------------------------------------------------------------------------
-
----Where the runs of this cluster are kept.
----@return string|nil address, table? err
-function runs.find()
-  local controller <const> = (core.node() or {}).controller
-  for _, member in ipairs(core.members() or {}) do
-    if member.id == controller then
-      local address = core.whereis(member.name .. "/" .. NAME)
-      if address then return address end
-    end
-  end
-  return nil, errors.new("T0501", {message = "the controller of this cluster keeps no runs", exit = 3,
-    help = "retry in a second, while another controller takes over; a cluster of another version: tide version -v"})
-end
-
----Asks for something of the runs; while another controller takes over it is waited for.
----@param request table {op=, ...}
----@param timeout_s? number
----@return any|nil answer, table? err
-function runs.ask(request, timeout_s)
-  local patience <const> = core.limit "cluster_runs_silence"
-  local deadline <const> = core.now() + math.min(timeout_s or patience, patience)
-  while true do
-    local address, err = runs.find()
-    local answer
-    if address then answer, err = core.call(address, request, timeout_s) end
-    if answer then return answer end
-    local away <const> = err.name == "EUNREACHABLE" or err.name == "EDIED"
-    if not away or core.now() >= deadline then return nil, errors.from(err) end
-    core.sleep(0.1)
-  end
-end
 
 ---Starts the actor if this node is the controller and none runs here. Cheap: whoever lives on a node that may command
 ---calls it now and then.
@@ -134,8 +98,8 @@ local function load_records()
   for _, bytes in pairs(found) do
     local r = core.decode(bytes)
     self.records[r.n] = r
-    if not runs.ENDED[r.state] then r._silent_since = core.now() end
-    if r.host.address and not (runs.ENDED[r.state] and r.closed and not r.named) then -- its end closes the run
+    if not keeper.ENDED[r.state] then r._silent_since = core.now() end
+    if r.host.address and not (keeper.ENDED[r.state] and r.closed and not r.named) then -- its end closes the run
       r._monitor = core.monitor(r.host.address)
       if r._monitor then self.monitors[r._monitor] = r end
     end
@@ -164,7 +128,7 @@ end
 local function thin_out()
   local ended = {}
   for _, r in ipairs(ordered()) do
-    if runs.ENDED[r.state] then ended[#ended + 1] = r end
+    if keeper.ENDED[r.state] then ended[#ended + 1] = r end
   end
   for i, r in ipairs(ended) do
     if i <= #ended - core.limit "cluster_runs_kept" or core.wall() - (r.ended_at or 0) > ENDED_S then
@@ -178,7 +142,7 @@ end
 local function names_like(wanted)
   local names = {}
   for _, r in ipairs(ordered()) do names[#names + 1] = r.name end
-  return text.did_you_mean(tostring(wanted), names)
+  return text.did_you_mean(wanted, names)
 end
 
 ---The run that a name means: "mf-17", "17", a uid, or "mf" where one living run has that job.
@@ -193,7 +157,7 @@ local function find(wanted)
     if r.name == wanted or r.uid == wanted then return r end
     if r.job == wanted then
       newest = r
-      if not runs.ENDED[r.state] then living[#living + 1] = r end
+      if not keeper.ENDED[r.state] then living[#living + 1] = r end
     end
   end
   if #living == 1 then return living[1] end
@@ -292,9 +256,9 @@ local function begin(r, grant)
 end
 
 ---What the scheduling policy may do with runs: it counts no slots itself.
-local function keeper()
+local function for_scheduler()
   return {
-    ordered = ordered, save = save, ended = runs.ENDED, waiting = self.waiting,
+    ordered = ordered, save = save, ended = keeper.ENDED, waiting = self.waiting,
     start = function(r, grant) -- which is free
       r.grant, r.epoch = grant, r.epoch + 1
       begin(r, grant)
@@ -392,12 +356,12 @@ end
 
 -- Of the requester of slots.
 local function is_over(r)
-  return runs.ENDED[r.state]
+  return keeper.ENDED[r.state]
 end
 
 ---The run is over: its slots are free. Its rows stay until it is closed.
 local function finish(r, state, why)
-  if runs.ENDED[r.state] then return end
+  if keeper.ENDED[r.state] then return end
   r.state, r.why, r.ended_at = state, why, core.wall()
   local waiting <const> = self.waiting[r.n]
   r.grant, self.waiting[r.n] = nil, nil
@@ -450,7 +414,7 @@ local function checked_limits(request)
   end
   local l <const> = request.limits
   if type(l) == "table" and request.bound and l.min ~= l.max then
-    return nil, errors.new("T0113", {message = ("`%s` cannot have from %s to %s slots: %s"):format(request.job,
+    return nil, errors.new("T0117", {message = ("`%s` cannot have from %s to %s slots: %s"):format(request.job,
       l.min or 1, l.max or "any number of", request.bound), state = "nothing was started",
       help = "give `min` and `max` the same number"})
   end
@@ -517,14 +481,7 @@ end
 local function table_named(wanted)
   local known = {}
   for i, entry in ipairs(core.tables() or {}) do known[i] = entry.name end
-  local name <const>, fitting <const> = require("tide.cluster.table_names").resolve(tostring(wanted), known)
-  if name then return name end
-  if #fitting > 1 then
-    return nil, errors.new("T0401", {message = ("several tables could be `%s`"):format(text.clean(tostring(wanted))),
-      help = "name one: " .. table.concat(fitting, ", ")})
-  end
-  return nil, errors.new("T0401", {message = ("no table `%s`"):format(text.clean(tostring(wanted))),
-    help = text.did_you_mean(tostring(wanted), known) or "`tide tables` lists them"})
+  return table_names.pick(tostring(wanted), known)
 end
 
 ---Changes a table that is in use, on all nodes: {name, rate, consistency}, at least one of them.
@@ -545,7 +502,7 @@ ops["table.drop"] = function(request)
   if not name then return nil, problem end
   for _, entry in ipairs(core.tables() or {}) do
     local r <const> = entry.name == name and self.records[entry.run]
-    if r and not request.force and not runs.ENDED[r.state] then
+    if r and not request.force and not keeper.ENDED[r.state] then
       return nil, errors.new("T0514", {message = ("table `%s` is of run %s, which is %s"):format(name, r.name, r.state),
         help = "end the run first, or say --force: its operations on the table then fail"})
     end
@@ -619,7 +576,7 @@ end
 ---is not known yet it is the first that this keeper hears.
 function ops.tell(request, message)
   local r <const> = self.records[request.n]
-  if not r or r.uid ~= request.uid or runs.ENDED[r.state] then
+  if not r or r.uid ~= request.uid or keeper.ENDED[r.state] then
     core.send(message.from, {op = "disowned"}, "answer")
     return {}
   end
@@ -631,7 +588,7 @@ function ops.tell(request, message)
   r._progress, r._workers = request.progress, request.workers
   local changed <const> = r.state ~= request.state or r.why ~= request.why
   if request.params then r.params = request.params end
-  if runs.ENDED[request.state] then
+  if keeper.ENDED[request.state] then
     finish(r, request.state, request.why)
   elseif r.state ~= "queued" or request.state ~= "starting" then
     r.state, r.why = request.state, request.why
@@ -674,7 +631,7 @@ end
 function ops.list(request)
   local rows = {}
   for _, r in ipairs(ordered()) do
-    local fits <const> = (request.all or not runs.ENDED[r.state]) and (not request.job or r.job == request.job)
+    local fits <const> = (request.all or not keeper.ENDED[r.state]) and (not request.job or r.job == request.job)
       and (not request.state or r.state == request.state)
     if fits then rows[#rows + 1] = row_of(r) end
   end
@@ -755,10 +712,10 @@ function ops.verb(request, message)
   local fits <const>, mistake = service.check(requests.run, "verb." .. request.verb, request.arguments or {})
   if not fits then return nil, mistake end
   -- Where another keeper has granted its slots, its controller reports to this one soon, or it is lost.
-  while r._silent_since and not r._controller and r.state ~= "queued" and not runs.ENDED[r.state] do
+  while r._silent_since and not r._controller and r.state ~= "queued" and not keeper.ENDED[r.state] do
     core.sleep(0.02)
   end
-  if runs.ENDED[r.state] then
+  if keeper.ENDED[r.state] then
     return nil, has_ended(r)
   end
   local by <const> = verbs.by(message)
@@ -824,11 +781,11 @@ local function exited(message)
   local reason <const> = message.text and message.text ~= "" and message.text:match "^[^\n]*" or message.name
   if message.call == r._watched then
     r._watched, r._controller = nil, nil
-    if runs.ENDED[r.state] then return end
+    if keeper.ENDED[r.state] then return end
     r._silent_since = core.now() -- its host may still report its end
     return
   end
-  if runs.ENDED[r.state] and r.closed and not r.named then return end
+  if keeper.ENDED[r.state] and r.closed and not r.named then return end
   end_workers(r)
   finish(r, "lost", "its host is gone: " .. tostring(reason))
   if r.private and not r.script then return end
@@ -854,7 +811,7 @@ local function tick()
   end
   for _, r in pairs(self.records) do
     local silent <const> = r._silent_since and core.now() - r._silent_since > core.limit "cluster_runs_silence"
-    if silent and not runs.ENDED[r.state] then
+    if silent and not keeper.ENDED[r.state] then
       end_workers(r)
       finish(r, "lost", "its host is silent")
       core.fiber(function()
@@ -880,7 +837,7 @@ function runs.main()
     core.log("error", "the records of runs cannot be read: " .. tostring(err and err.message))
     return
   end
-  self.scheduler = require("tide.scheduler").new(keeper())
+  self.scheduler = require("tide.scheduler").new(for_scheduler())
   self.scheduler:recover()
   local function wait_s() return next(self.waiting) and 0.05 or core.limit "cluster_runs_tick" end
   requested:run {wait_s = wait_s, turn = tick}

@@ -4,8 +4,10 @@ local ask_all = require "tide.ask_all"
 local client = require "tide.cluster.client"
 local core = require "tide.core"
 local errors = require "tide.errors"
+local keeper = require "tide.keeper"
 local pieces = require "tide.run.pieces"
 local text = require "tide.text"
+local why = require "tide.show.why"
 
 local stacks = {}
 
@@ -76,11 +78,11 @@ end
 ---@param here? string node of names without one
 ---@return tide.stack[]|nil, tide.error? err
 function stacks.of(actors, name, here)
-  local actor <const>, err = require("tide.show.why").find(actors, name, here)
+  local actor <const>, err = why.find(actors, name, here)
   if actor then return stacks.gather {node = actor.node, address = actor.address} end
   if type(name) ~= "string" then return nil, err end
   local run, rank = name:match "^(.+)/(%d+)$"
-  local row <const> = require("tide.cluster.runs").ask {op = "get", name = run or name}
+  local row <const> = keeper.ask {op = "get", name = run or name}
   if not row then
     return nil, errors.new("T0105", {message = ("no actor and no run `%s`"):format(text.clean(name)),
       help = "`tide actors` and `tide jobs` list them"})

@@ -2,15 +2,18 @@
 -- where it is (directory.lua); `tide down` ends it. With several controllers every node is a process of its own
 -- (replicated.lua).
 local ask_all = require "tide.ask_all"
-local children = require "tide.cluster.children"
+local children = require "tide.provision.children"
+local cluster_view = require "tide.cluster.view"
 local core = require "tide.core"
 local detached = require "tide.cluster.detached"
-local directory = require "tide.cluster.directory"
+local directory = require "tide.directory"
 local errors = require "tide.errors"
 local node_status = require "tide.cluster.node_status"
-local requests = require "tide.cluster.requests"
+local requests = require "tide.requests"
+local runs = require "tide.cluster.runs"
+local keeper = require "tide.keeper"
 local service = require "tide.service"
-local verbs = require "tide.cluster.verbs"
+local verbs = require "tide.request_audit"
 local job = require "tide.run.job"
 
 local up_down = {}
@@ -46,7 +49,6 @@ end
 -- What the control actor does until it is asked to end.
 ---@return table|nil why this node has gone
 local function serve(nodes)
-  local runs <const> = require "tide.cluster.runs"
   local ending, synced_at = false, core.now()
   local answers <const> = {quit = function() ending = true end}
   for name, look in pairs(node_status.ops) do answers[name] = look end
@@ -211,7 +213,7 @@ end
 ---@param context tide.context
 ---@return table[]|nil runs {name, state, ...}, table? err
 function up_down.runs(context)
-  return require("tide.cluster.view").attached(context, function(client)
+  return cluster_view.attached(context, function(client)
     local answer <const>, err = client.look("tide.command.job.inside", {op = "list", all = false})
     return answer and answer.runs, err
   end)
@@ -226,12 +228,11 @@ end
 ---In the client's actor: stops the runs of the cluster, and waits until their hosts have ended.
 ---@return string[] names of those that were active
 function up_down.stop_runs_inside()
-  local runs <const> = require "tide.cluster.runs"
-  local listed <const> = runs.ask({op = "list"}, VERB_S)
+  local listed <const> = keeper.ask({op = "list"}, VERB_S)
   local going <const>, names, hosts = listed and listed.runs or {}, {}, {}
   for i, run in ipairs(going) do names[i], hosts[i] = run.name, run.host end
   ask_all(going, function(run, _, timeout_s)
-    return runs.ask({op = "verb", name = tostring(run.n), verb = "cancel",
+    return keeper.ask({op = "verb", name = tostring(run.n), verb = "cancel",
       arguments = {why = "the cluster was taken down"}}, timeout_s)
   end, {timeout_s = VERB_S})
   local deadline <const>, machine <const> = core.now() + HOSTS_S, core.machine().id

@@ -1,5 +1,5 @@
 -- `tide accounts`: slot hours of a cluster by week, person and run.
-local listing = require "tide.show.listing"
+local listing = require "tide.command.listing"
 
 local BY <const> = {person = {"week", "person"}, run = {"week", "person", "run"}, week = {"week"}}
 

@@ -1,6 +1,6 @@
 -- `tide actors`: what runs on the nodes, and what it waits for.
 local cluster_view = require "tide.cluster.view"
-local listing = require "tide.show.listing"
+local listing = require "tide.command.listing"
 local stacks = require "tide.cluster.stacks"
 
 return listing.command {

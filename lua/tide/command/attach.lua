@@ -1,5 +1,6 @@
 -- `tide attach`: a console in a running cluster.
 local arguments = require "tide.cli.arguments"
+local cluster_view = require "tide.cluster.view"
 local errors = require "tide.errors"
 local roles = require "tide.console.roles"
 local targets = require "tide.console.targets"
@@ -55,7 +56,7 @@ return {
     if wrong then return nil, wrong end
     context.options.cluster = cluster
     local code <const> = code_of(context)
-    return require("tide.cluster.view").attached(context, function()
+    return cluster_view.attached(context, function()
       return require("tide.console.attach").run("inside", {
         code = code, targets = where, role = context.options.role or context.core.right(),
         json = context.json, width = context.terminal.width,

@@ -1,8 +1,9 @@
 -- `tide audit`: the records of requests to a cluster's nodes on this machine, and their verification.
 local arguments = require "tide.cli.arguments"
 local audit = require "tide.cluster.audit"
+local directory = require "tide.directory"
 local errors = require "tide.errors"
-local listing = require "tide.show.listing"
+local listing = require "tide.command.listing"
 local text = require "tide.text"
 
 local COLUMNS <const> = {
@@ -18,7 +19,6 @@ local function logs(o)
   if o.file then return {o.file} end
   local where = o.dir
   if not where then
-    local directory <const> = require "tide.cluster.directory"
     local name <const> = o.cluster and not o.cluster:find(":", 1, true) and o.cluster or directory.only() or "local"
     where = directory.of(name)
   end

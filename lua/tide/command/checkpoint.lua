@@ -2,7 +2,7 @@
 local arguments = require "tide.cli.arguments"
 local checkpoint = require "tide.run.checkpoint"
 local cluster_view = require "tide.cluster.view"
-local listing = require "tide.show.listing"
+local listing = require "tide.command.listing"
 local text = require "tide.text"
 local units = require "tide.units"
 

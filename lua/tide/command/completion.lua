@@ -1,5 +1,6 @@
 -- `tide completion SHELL`: completion scripts, written by argparse from the same declarations that parse.
 local arguments = require "tide.cli.arguments"
+local commands = require "tide.command"
 
 local WRITERS <const> = {bash = "get_bash_complete", zsh = "get_zsh_complete", fish = "get_fish_complete"}
 
@@ -16,7 +17,7 @@ return {
   schema = "tide.completion/1",
   run = function(context)
     local shell <const> = context.options.shell
-    local tree <const> = arguments.tree((require("tide.cli").commands()))
+    local tree <const> = arguments.tree((commands.all()))
     local script <const> = tree[WRITERS[shell]](tree)
     if context.json then
       context:record({shell = shell, script = script})

@@ -1,7 +1,7 @@
 -- `tide config`: what is configured, and where each value comes from.
+local checks = require "tide.checks"
 local config = require "tide.cli.config"
-local errors = require "tide.errors"
-local listing = require "tide.show.listing"
+local listing = require "tide.command.listing"
 local table_view = require "tide.show.table_view"
 local text = require "tide.text"
 
@@ -22,9 +22,7 @@ end
 
 local function explain(context, key, found)
   if not config.setting(key) then
-    return nil, errors.new("T0111", {
-      message = ("unknown key `%s`"):format(key), help = text.did_you_mean(key, config.keys()),
-    })
+    return nil, checks.unknown("T0111", "unknown key `%s`", key, config.keys())
   end
   local one <const> = record(key, found)
   if context.json then

@@ -1,4 +1,6 @@
 -- `tide doctor`: is this machine fit for Tide?
+local cluster_view = require "tide.cluster.view"
+local collect = require "tide.cluster.collect"
 local doctor = require "tide.cluster.doctor"
 local errors = require "tide.errors"
 local text = require "tide.text"
@@ -45,8 +47,8 @@ return {
     local snapshot
     if o.cluster then
       local err
-      snapshot, err = require("tide.cluster.view").attached(context, function()
-        return require("tide.cluster.collect").ask()
+      snapshot, err = cluster_view.attached(context, function()
+        return collect.ask()
       end)
       if not snapshot then return nil, err end
     end

@@ -2,11 +2,12 @@
 local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
 local text = require "tide.text"
+local up_down = require "tide.cluster.up_down"
 
 -- Active runs of the cluster, as text behind its name: "" if there are none.
 local function what_runs(context, name)
   context.options.cluster = name
-  local runs <const>, err = require("tide.cluster.up_down").runs(context)
+  local runs <const>, err = up_down.runs(context)
   if not runs then return (", which does not say what runs there (%s)"):format(errors.from(err).message) end
   local jobs = {}
   for i, run in ipairs(runs) do jobs[i] = ("%s (%s)"):format(text.clean(run.name), text.clean(run.state)) end
@@ -32,7 +33,7 @@ return {
       return nil, errors.new("T0113", {message = ("`%s` is no name of a cluster"):format(wanted),
         help = "tide down NAME; a cluster of other machines ends where it was started"})
     end
-    local name <const>, none = require("tide.cluster.up_down").started(wanted)
+    local name <const>, none = up_down.started(wanted)
     if not name then return nil, errors.from(none, "T1003") end
     local what = "cluster `" .. text.clean(name) .. "`"
     if not o.yes then what = what .. what_runs(context, name) end
@@ -46,7 +47,7 @@ return {
     end
     local ok, err = context:confirm("End " .. what .. "?")
     if not ok then return nil, err end
-    local down, problem = require("tide.cluster.up_down").down {cluster = name, timeout_s = context.timeout_s}
+    local down, problem = up_down.down {cluster = name, timeout_s = context.timeout_s}
     if not down then return nil, errors.from(problem, "T1003") end
     local result = type(down) == "table" and down or {cluster = name}
     local runs <const> = result.runs or {}

@@ -1,5 +1,6 @@
 -- `tide drain`: requests the orderly leave of a node and waits for its end.
 local arguments = require "tide.cli.arguments"
+local cluster_view = require "tide.cluster.view"
 local errors = require "tide.errors"
 local text = require "tide.text"
 local units = require "tide.units"
@@ -59,7 +60,7 @@ return {
     end
     local ok, err = context:confirm(("Let node `%s` leave the cluster?"):format(text.clean(o.node)))
     if not ok then return nil, err end
-    local result, problem = require("tide.cluster.view").attached(context, function(client)
+    local result, problem = cluster_view.attached(context, function(client)
       return client.run("tide.command.drain.inside", {node = o.node, grace_s = o.grace})
     end)
     if not result then return nil, problem end

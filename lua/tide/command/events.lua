@@ -1,6 +1,6 @@
 -- `tide events`: what happened in a cluster.
 local events = require "tide.cluster.events"
-local listing = require "tide.show.listing"
+local listing = require "tide.command.listing"
 
 return listing.command {
   name = "events",

@@ -1,5 +1,6 @@
 -- `tide help [TOPIC|CODE|KERNEL|NAME]`.
 local arguments = require "tide.cli.arguments"
+local commands = require "tide.command"
 local errors = require "tide.errors"
 local man = require "tide.cli.man"
 local usage = require "tide.cli.usage"
@@ -40,7 +41,7 @@ return {
   configured = false,
   schema = "tide.help/1",
   run = function(context)
-    local list, by_name = require("tide.cli").commands()
+    local list, by_name = commands.all()
     local topic <const> = context.options.topic
     local format <const> = context.options.format or "text"
     if format ~= "text" then return formatted(context, list, by_name, topic, format) end

@@ -1,10 +1,17 @@
 -- `tide job VERB NAME`: one run of a cluster.
 local arguments = require "tide.cli.arguments"
 local artifacts = require "tide.run.artifacts"
+local children = require "tide.provision.children"
 local client = require "tide.cluster.client"
 local errors = require "tide.errors"
-local list_of = require "tide.show.artifacts"
+local forecasts = require "tide.scheduler.forecast"
+local list_of = require "tide.command.artifacts"
+local keeper = require "tide.keeper"
 local log_query = require "tide.run.log_query"
+local remote = require "tide.policy.remote"
+local remote_run = require "tide.run.remote"
+local run_host = require "tide.run.host"
+local run_params = require "tide.run.params"
 local text = require "tide.text"
 local units = require "tide.units"
 
@@ -19,9 +26,9 @@ function job.inside(request)
   local answer, err
   if request.why then
     local address
-    address, err = require("tide.policy.remote").find(nil, "scheduling")
+    address, err = remote.find(nil, "scheduling")
     local list
-    if address then list, err = require("tide.policy.remote").new(address).why("alloc " .. request.n) end
+    if address then list, err = remote.new(address).why("alloc " .. request.n) end
     if list then
       answer = {why = {}}
       for _, each in ipairs(list) do
@@ -29,29 +36,26 @@ function job.inside(request)
       end
     end
   elseif request.forecast then
-    local runs <const> = require "tide.cluster.runs"
     local row
-    row, err = runs.ask {op = "get", name = request.name}
+    row, err = keeper.ask {op = "get", name = request.name}
     local situation
-    if row then situation, err = runs.ask {op = "situation"} end
+    if row then situation, err = keeper.ask {op = "situation"} end
     if situation then
-      answer, err = require("tide.scheduler.forecast").run(situation, {name = row.name, slots = request.slots})
+      answer, err = forecasts.run(situation, {name = row.name, slots = request.slots})
     end
     if answer then answer = {name = row.name, state = row.state, runs = answer} end
   elseif request.restart then
-    local children <const> = require "tide.cluster.children"
     children.program = request.program or children.program
     local run
-    run, err = require("tide.run.host").restart(request.restart, request.cluster)
+    run, err = run_host.restart(request.restart, request.cluster)
     answer = run and {name = run.name, state = run.state, uid = run.uid}
   elseif request.method then
-    local remote_run <const> = require "tide.run.remote"
     local run
     run, err = remote_run.find(request.name)
     if run and request.method == "set" then
       local given <const> = request.arguments[1]
       for name, word in pairs(given) do
-        given[name] = require("tide.run.params").read(word, (run.params or {})[name])
+        given[name] = run_params.read(word, (run.params or {})[name])
       end
     end
     if run then
@@ -64,7 +68,7 @@ function job.inside(request)
       end
     end
   else
-    answer, err = require("tide.cluster.runs").ask(request)
+    answer, err = keeper.ask(request)
   end
   return answer, err
 end
@@ -98,22 +102,19 @@ local function print_row(context, row)
     return 0
   end
   local p <const> = row.progress or {}
-  local function line(title, value)
-    if value ~= nil and value ~= "" then context:print(("%-10s %s"):format(title, text.clean(tostring(value)))) end
-  end
-  line("run", ("%s (%s)"):format(row.name, row.uid))
-  if row.state == "failed" then line("error", row.why) end
-  line("state", row.state .. (row.why and row.state ~= "failed" and ", " .. row.why or ""))
-  line("person", row.user)
-  line("tags", table.concat(row.tags or {}, " "))
-  line("note", row.note)
-  line("priority", row.priority)
-  line("slots", row.wanted and ("%d of %d"):format(row.slots, row.wanted) or row.slots)
+  context:field("run", ("%s (%s)"):format(row.name, row.uid))
+  if row.state == "failed" then context:field("error", row.why) end
+  context:field("state", row.state .. (row.why and row.state ~= "failed" and ", " .. row.why or ""))
+  context:field("person", row.user)
+  context:field("tags", table.concat(row.tags or {}, " "))
+  context:field("note", row.note)
+  context:field("priority", row.priority)
+  context:field("slots", row.wanted and ("%d of %d"):format(row.slots, row.wanted) or row.slots)
   local parts = {}
   for _, node in ipairs(row.nodes) do parts[#parts + 1] = ("%s %d"):format(node, row.grant[node]) end
-  line("nodes", table.concat(parts, ", "))
-  line("report", p.report)
-  line("loss", p.loss and ("%.6g"):format(p.loss))
+  context:field("nodes", table.concat(parts, ", "))
+  context:field("report", p.report)
+  context:field("loss", p.loss and ("%.6g"):format(p.loss))
   if row.memory then
     local size <const> = units.format_size
     parts = {}
@@ -122,16 +123,13 @@ local function print_row(context, row)
       parts[#parts + 1] = ("%s %s%s"):format(node, size(m.used), m.refused > 0 and ", refused "
         .. m.refused or "")
     end
-    line("memory", ("%s on each node%s"):format(size(row.memory), #parts > 0 and ": " .. table.concat(parts, "; ")
-      or ""))
+    context:field("memory", ("%s on each node%s"):format(size(row.memory),
+      #parts > 0 and ": " .. table.concat(parts, "; ") or ""))
   end
-  parts = {}
-  for _, key in ipairs(text.sorted_keys(row.params or {})) do
-    parts[#parts + 1] = ("%s=%s"):format(key, tostring(row.params[key]))
-  end
-  line("params", table.concat(parts, " "))
-  line("host", ("%s, pid %s, machine %s"):format(row.host.node or "?", row.host.pid or "?", row.host.machine or "?"))
-  line("directory", row.host.directory)
+  context:field("params", text.assignments(row.params))
+  local host <const> = row.host
+  context:field("host", ("%s, pid %s, machine %s"):format(host.node or "?", host.pid or "?", host.machine or "?"))
+  context:field("directory", row.host.directory)
   return 0
 end
 

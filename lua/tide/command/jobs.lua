@@ -1,5 +1,6 @@
 -- `tide jobs`: the runs of a cluster.
-local listing = require "tide.show.listing"
+local listing = require "tide.command.listing"
+local remote_run = require "tide.run.remote"
 
 return listing.command {
   name = "jobs",
@@ -27,7 +28,7 @@ return listing.command {
       row.slots_text = row.wanted and ("%d of %d"):format(row.slots, row.wanted) or tostring(row.slots)
       row.nodes_text = #row.nodes > 0 and table.concat(row.nodes, " ") or "-"
       row.for_s = (row.ended_at or row.submitted_at + row.age_s) - (row.started_at or row.submitted_at)
-      row.progress_text = require("tide.run.remote").progress(row)
+      row.progress_text = remote_run.progress(row)
       if row.tags and #row.tags == 0 then row.tags = nil end
     end
     return view.runs

@@ -1,7 +1,7 @@
 -- `tide keys`: certificates with which nodes and people of several machines know each other.
 local errors = require "tide.errors"
 local keys = require "tide.cluster.keys"
-local listing = require "tide.show.listing"
+local listing = require "tide.command.listing"
 
 local COLUMNS <const> = {
   {key = "serial"}, {key = "role"}, {key = "name"}, {key = "ends"}, {key = "state"}, {key = "directory"},

@@ -1,6 +1,10 @@
 -- `tide launch`: requests nodes of a launcher for a cluster, and replaces lost ones until the command ends.
 local arguments = require "tide.cli.arguments"
+local cluster_view = require "tide.cluster.view"
+local commands = require "tide.provision.commands"
 local errors = require "tide.errors"
+local mpi = require "tide.provision.mpi"
+local provision = require "tide.provision"
 local text = require "tide.text"
 
 local STEP_S <const> = 0.1
@@ -45,10 +49,10 @@ function launch.inside(a)
     end
   end
   o.say = function(line) io.stderr:write(text.harmless(line), "\n") end
-  local made, problem = require("tide.cluster.directory").make("launch-" .. o.cluster)
+  local made, problem = require("tide.directory").make("launch-" .. o.cluster)
   if not made then return nil, problem end
-  o.directory = require("tide.cluster.directory").of("launch-" .. o.cluster)
-  local pool, err = require("tide.provision").new(o)
+  o.directory = require("tide.directory").of("launch-" .. o.cluster)
+  local pool, err = provision.new(o)
   if pool then
     local ok
     ok, err = pool:want(a.count)
@@ -87,15 +91,12 @@ end
 local function dry_run(context, o, kind)
   local pool <const> = o.pool
   pool.cluster, pool.directory, pool.launcher = pool.cluster or "CLUSTER", "DIR", "LAUNCHER"
-  local commands <const> = require "tide.provision.commands"
   if kind.file then context:print(kind.file(pool, (pool.prefix or pool.kind) .. "-1")) end
   context:print(commands.quoted(kind.command(pool, (pool.prefix or pool.kind) .. "-1")))
   return 0
 end
 
 local function launch_mpi(context, o)
-  local mpi <const> = require "tide.provision.mpi"
-  local commands <const> = require "tide.provision.commands"
   if not o.listen then
     return nil, errors.new("T0103", {
       message = "`tide launch mpi` requires --listen: the address of the first node",
@@ -163,7 +164,7 @@ return {
       o.workers = o.node_workers
       return launch_mpi(context, o)
     end
-    local kind <const>, err = require("tide.provision").kind(o.kind)
+    local kind <const>, err = provision.kind(o.kind)
     if not kind then return nil, err end
     if o.once and o.kind ~= "slurm" then
       return nil, errors.new("T0107", {message = "--once requires slurm: nodes of other launchers end with it",
@@ -174,7 +175,7 @@ return {
     local pool <const> = {
       kind = o.kind, endpoint = endpoint or "ENDPOINT", cluster = name, workers = o.node_workers or 1,
       keys = o.node_keys,
-      program = o.program or o.kind == "ssh" and "tide" or require("tide.provision.commands").program(),
+      program = o.program or o.kind == "ssh" and "tide" or commands.program(),
       prefix = o.prefix, adopt = o.adopt or nil, silence = o.silence, grace_s = o.grace, partition = o.partition,
       gres = o.gres, cpus = o.cpus, time = o.time, hosts = o.hosts, ssh_config = o.ssh_config,
     }
@@ -183,7 +184,7 @@ return {
       return nil, errors.new("T0802", {message = "nodes of a cluster on several machines require keys of their own: "
         .. "--node-keys DIR, a directory on their machines", help = "scp -r keys/CLUSTER/node HOST:"})
     end
-    local result, refused = require("tide.cluster.view").attached(context, function(client)
+    local result, refused = cluster_view.attached(context, function(client)
       return client.run("tide.command.launch.inside", {pool = pool, count = o.count or 1, json = context.json,
         quiet = context.quiet, once = o.once})
     end)

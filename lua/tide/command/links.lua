@@ -1,5 +1,5 @@
 -- `tide links`: the connections between nodes.
-local listing = require "tide.show.listing"
+local listing = require "tide.command.listing"
 
 return listing.command {
   name = "links",

@@ -2,7 +2,7 @@
 local arguments = require "tide.cli.arguments"
 local errors = require "tide.errors"
 local history = require "tide.run.history"
-local listing = require "tide.show.listing"
+local listing = require "tide.command.listing"
 local models = require "tide.run.models"
 local text = require "tide.text"
 local units = require "tide.units"
@@ -13,21 +13,13 @@ local COLUMNS <const> = {
   {key = "note"},
 }
 
-local function params_of(model)
-  local parts = {}
-  for _, key in ipairs(text.sorted_keys(type(model.params) == "table" and model.params or {})) do
-    parts[#parts + 1] = ("%s=%s"):format(key, tostring(model.params[key]))
-  end
-  return table.concat(parts, " ")
-end
-
 local function list(context)
   local rows <const> = models.list()
   for _, row in ipairs(rows) do
     for key, value in pairs(type(row.params) == "table" and row.params or {}) do
       if row[key] == nil and type(value) ~= "table" then row[key] = value end -- for --where and --sort
     end
-    row.params_text, row.params = params_of(row), nil
+    row.params_text, row.params = text.assignments(row.params), nil
     row.added = os.date("%F %T", (row.added_at or 0) // 1 | 0)
   end
   if #rows == 0 then context:say("no models are kept in " .. models.ROOT) end
@@ -41,19 +33,16 @@ local function show(context, o)
     context:record(model)
     return 0
   end
-  local function line(title, value)
-    if value ~= nil and value ~= "" then context:print(("%-9s %s"):format(title, text.clean(tostring(value)))) end
-  end
-  line("model", ("%s@%d"):format(model.name, model.version))
-  line("file", model.path)
-  line("size", units.format_size(model.bytes))
-  line("sha256", model.sha256)
-  line("run", model.job and ("%s (job %s)"):format(model.run, model.job) or model.run)
-  line("script", model.script)
-  line("params", params_of(model))
-  line("loss", model.loss)
-  line("added", ("%s by %s"):format(os.date("%F %T", (model.added_at or 0) // 1 | 0), model.added_by or "?"))
-  line("note", model.note)
+  context:field("model", ("%s@%d"):format(model.name, model.version))
+  context:field("file", model.path)
+  context:field("size", units.format_size(model.bytes))
+  context:field("sha256", model.sha256)
+  context:field("run", model.job and ("%s (job %s)"):format(model.run, model.job) or model.run)
+  context:field("script", model.script)
+  context:field("params", text.assignments(model.params))
+  context:field("loss", model.loss)
+  context:field("added", ("%s by %s"):format(os.date("%F %T", (model.added_at or 0) // 1 | 0), model.added_by or "?"))
+  context:field("note", model.note)
   return 0
 end
 

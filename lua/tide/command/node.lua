@@ -1,6 +1,10 @@
 -- `tide node`: one node in this process.
 local arguments = require "tide.cli.arguments"
+local declared = require "tide.declared"
 local errors = require "tide.errors"
+
+local NODE <const> = {declared.flags(declared.node, {"workers", "no_store", "queue_limit", "memory", "rate_operations",
+  "rate_bytes"})}
 
 return {
   name = "node",
@@ -23,16 +27,7 @@ return {
     {name = "listen", type = "string", value = "ADDRESS",
      doc = "unix:PATH or tcp:ADDRESS:PORT; other machines' need --keys (default: a socket in the run directory, or "
        .. "the address that leads to --join)"},
-    {name = "workers", short = "w", type = "integer", min = 0, max = 256, doc = "compute threads (default 1)"},
-    {name = "no-store", doc = "hold no parameter rows"},
-    {name = "queue-limit", type = "size",
-     doc = "bound on this node's operations in flight (default: 4 MiB for each home)"},
-    {name = "memory", type = "size",
-     doc = "memory cap of tables and queues on this node, at least 32MiB (default: none)"},
-    {name = "rate-operations", type = "integer", min = 1, value = "N",
-     doc = "operations a second of this node on remote rows (default: unlimited)"},
-    {name = "rate-bytes", type = "size",
-     doc = "bytes of keys and rows a second of this node on remote rows (default: unlimited)"},
+    NODE[1], NODE[2], NODE[3], NODE[4], NODE[5], NODE[6],
     {name = "gang", type = "string", value = "ADDRESS",
      doc = "one of several that mpirun or srun starts: rank 0 leads a new cluster there, the others join it"},
     {name = "rank", type = "integer", min = 0, max = 65535, doc = "with --gang: instead of the launcher's"},
@@ -47,8 +42,7 @@ return {
     {name = "state", type = "string", value = "DIR",
      doc = "keep the controller's decisions there; a restart with it continues. With --controllers, and --join "
        .. "of those that may hold them too: one directory for all"},
-    {name = "controllers", type = "integer", min = 3, max = 5, value = "N",
-     doc = "first node: 3 or 5 nodes keep the controller's decisions, and another one takes over if it ends"},
+    declared.flags(declared.cluster, {"controllers"}),
     {name = "nodes", type = "integer", min = 0, max = 256, doc = "with --controller: node processes to start"},
     {name = "log", config = "log", type = "string", choices = {"text", "json"}, value = "FORM",
      doc = "form of log lines: text or json (default $TIDE_LOG, else text)"},
@@ -74,9 +68,6 @@ return {
         message = "--controllers is for the first node of a cluster",
         help = "leave out --join and --controller; the other nodes only join"})
     end
-    if o.controllers == 4 then
-      return nil, errors.new("T0107", {message = "--controllers is 3 or 5: 4 survive no more losses than 3"})
-    end
     if o.state and not (o.controller or o.controllers or o.join) then
       return nil, errors.new("T0107", {
         message = "--state requires a controller", help = "add --controller or --controllers"})
@@ -88,15 +79,9 @@ return {
     end
     -- $TIDE_CLUSTER may say where commands find a cluster; what it is called the keys say then.
     local called <const> = o.cluster and not o.cluster:find(":", 1, true) and o.cluster or nil
-    return require("tide.cluster.node").main {
-      join = o.join, cluster = called, name = o.name, listen = o.listen, workers = o.workers,
-      no_store = o.no_store, grace_s = o.grace, controller = o.controller, nodes = o.nodes,
-      node_workers = o.node_workers, state = o.state, controllers = o.controllers, queue_limit = o.queue_limit,
-      memory = o.memory, silence = o.silence,
-      rate_operations = o.rate_operations, rate_bytes = o.rate_bytes,
-      gang = o.gang, rank = o.rank, leave_on_eof = o.leave_on_eof,
-      audit = o.audit, debuggable = o.debuggable,
-      keys = context.keys, timeout_s = context.timeout_s,
-    }
+    local given <const> = {}
+    for name, value in pairs(o) do given[name] = value end
+    given.cluster, given.grace_s, given.keys, given.timeout_s = called, o.grace, context.keys, context.timeout_s
+    return require("tide.cluster.node").main(given)
   end,
 }

@@ -1,5 +1,5 @@
 -- `tide nodes`: the members of a cluster.
-local listing = require "tide.show.listing"
+local listing = require "tide.command.listing"
 
 return listing.command {
   name = "nodes",

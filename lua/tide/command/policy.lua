@@ -1,6 +1,11 @@
 -- `tide policy VERB`: policies of an active run, of its journal, and of files.
 local arguments = require "tide.cli.arguments"
+local cluster_view = require "tide.cluster.view"
+local contract = require "tide.policy.contract"
 local errors = require "tide.errors"
+local listing = require "tide.command.listing"
+local remote = require "tide.policy.remote"
+local source = require "tide.policy.source"
 local text = require "tide.text"
 local units = require "tide.units"
 
@@ -78,7 +83,6 @@ end
 
 local function new(context, o)
   local kind <const> = o.what
-  local contract = require "tide.policy.contract"
   local k = contract.kinds[kind]
   if not k then
     return nil, errors.new("T0105", ("`%s` is no kind of policy; there are %s"):format(text.clean(kind),
@@ -95,14 +99,14 @@ local function new(context, o)
 end
 
 local function shipped(context)
-  local names = require("tide.policy.source").shipped()
+  local names = source.shipped()
   if context.json then return print_data(context, "shipped", {names = names}) end
   for _, name in ipairs(names) do context:print(name) end
   return 0
 end
 
 local function show(context, o)
-  local found, err = require("tide.policy.source").find(o.what)
+  local found, err = source.find(o.what)
   if not found then return nil, err end
   if context.json then return print_data(context, "show", {path = found.path, sha = found.sha, source = found.text}) end
   context.write_out(found.text)
@@ -187,11 +191,10 @@ local function timeline(context, o)
   end
   local columns = table.move(TIMELINE, 1, #TIMELINE, 1, {})
   if o.what then columns[#columns + 1] = {key = "would", title = "would propose"} end
-  return require("tide.show.listing").print(context, rows, columns)
+  return listing.print(context, rows, columns)
 end
 
 local function check(context, ref)
-  local source = require "tide.policy.source"
   local found, err = source.find(ref)
   if not found then return nil, err end
   local loaded
@@ -228,7 +231,6 @@ end
 
 -- In the client's actor.
 local function ask_at(request, kind)
-  local remote = require "tide.policy.remote"
   local address, err = remote.find(request.job, kind)
   if not address then return nil, err end
   local policies = remote.new(address)
@@ -258,7 +260,7 @@ local function ask(request)
   if (verb == "list" or verb == "why") and not request.job then return ask_both(request) end
   local kind = request.ref
   if request.text then
-    kind = require("tide.policy.remote").kind_of {text = request.text, path = request.path}
+    kind = remote.kind_of {text = request.text, path = request.path}
   end
   return ask_at(request, kind)
 end
@@ -269,11 +271,11 @@ local function live(context, o)
   if not words then return nil, mistake end
   local request = {verb = verb, ref = ref, job = o.job, words = words}
   if verb == "check" or verb == "swap" or verb == "shadow" then
-    local found, err = require("tide.policy.source").find(ref)
+    local found, err = source.find(ref)
     if not found then return nil, err end
     request.text, request.path = found.text, found.path
   end
-  return require("tide.cluster.view").attached(context, function(client)
+  return cluster_view.attached(context, function(client)
     local bytes, err = client.run("tide.command.policy.ask", request)
     if not bytes then return nil, err end
     local answer = context.core.plain_decode(bytes)

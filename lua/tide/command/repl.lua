@@ -1,4 +1,6 @@
 -- `tide repl`: a local cluster of its own, and a console in it.
+local declared = require "tide.declared"
+local driver = require "tide.run.driver"
 local errors = require "tide.errors"
 
 local SCRIPT <const> = [[
@@ -15,9 +17,7 @@ return {
     {"tide repl --nodes 4", "four nodes"},
   },
   options = {
-    {name = "nodes", config = "nodes", type = "integer", min = 1, max = 256, doc = "node processes (default 2)"},
-    {name = "workers", config = "workers", short = "w", type = "integer", min = 1, max = 256,
-     doc = "workers of each node (default 1)"},
+    declared.flags(declared.cluster, {"nodes", "workers"}, {nodes = {short = false, max = 256}, workers = {max = 256}}),
   },
   run = function(context)
     local o <const> = context.options
@@ -25,9 +25,9 @@ return {
       return nil, errors.new("T0109", {message = "a console of a cluster of its own requires a terminal",
         state = "nothing was started", help = "`tide run SCRIPT` runs a script on a local cluster"})
     end
-    return require("tide.run.driver").run {
-      script = "repl.lua", text = SCRIPT, args = {}, nodes = o.nodes, workers = o.workers, interactive = true,
-      quiet = true, verbose = context.verbose,
+    return driver.run {
+      script = "repl.lua", text = SCRIPT, args = {}, nodes = o.nodes, workers = o.workers,
+      interactive = "tide.console.attach", quiet = true, verbose = context.verbose,
     }
   end,
 }

@@ -1,7 +1,14 @@
 -- `tide run SCRIPT`: a local cluster for one script.
 local arguments = require "tide.cli.arguments"
+local declared = require "tide.declared"
+local driver = require "tide.run.driver"
 local errors = require "tide.errors"
-local limit_options <const> = require "tide.cli.limits"
+local slot_limits = require "tide.scheduler.limits"
+
+local NODES <const>, WORKERS <const> = declared.flags(declared.cluster, {"nodes", "workers"},
+  {nodes = {short = false, max = 256}, workers = {max = 256}})
+local RUN <const> = {declared.flags(declared.submit, {"slots", "memory", "min", "max", "sizes", "weight", "keep",
+  "grace", "resume"})}
 
 ---Read once: it may be a pipe.
 local function read_script(path)
@@ -28,25 +35,13 @@ return {
     {name = "rest", rest = true, label = "options of the script", doc = "`tide run SCRIPT --help` lists them"},
   },
   options = {
-    {name = "nodes", config = "nodes", type = "integer", min = 1, max = 256,
-     doc = "node processes, if the script does not say"},
-    {name = "workers", config = "workers", short = "w", type = "integer", min = 1, max = 256,
-     doc = "workers of each node, if the script does not say"},
+    NODES, WORKERS,
     {name = "cluster", config = "cluster", type = "string", value = "C",
      doc = "run on this running cluster (default $TIDE_CLUSTER) instead of starting one"},
-    {name = "slots", type = "integer", min = 1, value = "N",
-     doc = "with --cluster: worker slots of a run (default: the job's `workers`, else all that are free)"},
-    {name = "memory", type = "size", value = "SIZE",
-     doc = "memory cap of a run's tables on each node (at least 1MiB; default: the job's `memory`, else none)"},
-    {name = "keep", doc = "with --cluster: its tables stay when the run is closed; `tide table drop` removes them"},
-    limit_options[1], limit_options[2], limit_options[3], limit_options[4],
+    RUN[1], RUN[2], RUN[3], RUN[4], RUN[5], RUN[6], RUN[7], RUN[8], RUN[9],
     {name = "no-wait", doc = "with --cluster: fail where so many slots are not free"},
-    {name = "grace", type = "duration", value = "TIME",
-     doc = "after Ctrl-C or SIGTERM: workers that have not come to a report then are ended (default 30s)"},
     {name = "detach", short = "d", doc = "with --cluster: in a process that stays; same as `tide submit`"},
     {name = "host", type = "string", value = "ID", doc = "id of the run; `tide submit` uses it"},
-    {name = "resume", type = "string", value = "DIR",
-     doc = "continue from the newest intact checkpoint in this directory"},
     arguments.shared.silence,
     arguments.shared.limit,
     {name = "trace", type = "string", value = "FILE",
@@ -63,7 +58,7 @@ return {
     if o.interactive and not (context.terminal.stdin and context.terminal.stdout) then
       return nil, errors.new("T0109", {message = "--interactive requires a terminal", state = "nothing was started"})
     end
-    local limits <const>, mistake = limit_options.read(o)
+    local limits <const>, mistake = slot_limits.read(o)
     if mistake then return nil, mistake end
     if not o.cluster and (o.slots or limits or o.no_wait or o.detach or o.keep) then
       return nil, errors.new("T0107", {message = "--slots, --min, --max, --sizes, --weight, --no-wait, --keep "
@@ -84,13 +79,13 @@ return {
       "silence"} do
       given[name] = o[name] and not context.configured[name] or nil
     end
-    return require("tide.run.driver").run {
+    return driver.run {
       given = given,
       slots = o.slots, memory = o.memory, keep = o.keep or nil, limits = limits,
       no_wait = o.no_wait or false, host = o.host,
       script = o.script, text = text, args = o.rest, nodes = o.nodes, workers = o.workers, cluster = o.cluster,
       keys = context.keys, silence = o.silence,
-      interactive = o.interactive or false,
+      interactive = o.interactive and "tide.console.attach" or false,
       json = context.json, plain = context.plain, quiet = context.quiet, verbose = context.verbose,
       timeout_s = context.timeout_s, grace_s = o.grace, resume = o.resume, trace = o.trace,
       dashboard = o.dashboard or false, dry_run = o.dry_run or false,

@@ -6,13 +6,12 @@ local csv = require "tide.csv"
 local errors = require "tide.errors"
 local gc = require "tide.run.gc"
 local history = require "tide.run.history"
-local list_of = require "tide.show.artifacts"
+local list_of = require "tide.command.artifacts"
 local log_query = require "tide.run.log_query"
 local notes = require "tide.run.notes"
-local listing = require "tide.show.listing"
+local listing = require "tide.command.listing"
 local report_of = require "tide.run.report"
 local run_log = require "tide.run.run_log"
-local table_view = require "tide.show.table_view"
 local tensorboard = require "tide.show.tensorboard"
 local text = require "tide.text"
 local units = require "tide.units"
@@ -97,38 +96,30 @@ local function show(context, runs)
     context:print(context.core.json_encode(run))
     return 0
   end
-  local function line(title, value)
-    if value ~= nil and value ~= "" then context:print(("%-10s %s"):format(title, text.clean(tostring(value)))) end
-  end
-  line("run", run.name and ("%s (%s)"):format(run.id, run.name) or run.id)
+  context:field("run", run.name and ("%s (%s)"):format(run.id, run.name) or run.id)
   if type(run.error) == "table" then
     local place <const> = run.error.where and run.error.where .. ": " or ""
-    line("error", ("%s %s%s"):format(run.error.code or "", place, run.error.message or ""))
+    context:field("error", ("%s %s%s"):format(run.error.code or "", place, run.error.message or ""))
   end
-  line("state", run.why and ("%s: %s"):format(run.state, run.why) or run.state)
-  line("began", run.started_at and os.date("%F %T", run.started_at // 1 | 0))
-  line("took", run.took_s and units.format_duration(run.took_s))
-  line("script", run.script)
-  local parts = {}
-  for _, key in ipairs(text.sorted_keys(type(run.params) == "table" and run.params or {})) do
-    parts[#parts + 1] = ("%s=%s"):format(key, tostring(run.params[key]))
-  end
-  line("params", table.concat(parts, " "))
-  line("seed", run.seed)
-  line("person", run.user)
-  line("tags", run.tags and table.concat(run.tags, " "))
-  line("note", run.note)
-  line("host", run.host and ("%s, pid %s, tide %s"):format(run.host, run.pid or "?", run.version or "?"))
-  line("commit", run.git)
-  line("reports", #reports)
-  line("directory", run.directory)
+  context:field("state", run.why and ("%s: %s"):format(run.state, run.why) or run.state)
+  context:field("began", run.started_at and os.date("%F %T", run.started_at // 1 | 0))
+  context:field("took", run.took_s and units.format_duration(run.took_s))
+  context:field("script", run.script)
+  context:field("params", text.assignments(run.params))
+  context:field("seed", run.seed)
+  context:field("person", run.user)
+  context:field("tags", run.tags and table.concat(run.tags, " "))
+  context:field("note", run.note)
+  context:field("host", run.host and ("%s, pid %s, tide %s"):format(run.host, run.pid or "?", run.version or "?"))
+  context:field("commit", run.git)
+  context:field("reports", #reports)
+  context:field("directory", run.directory)
   local words = {}
   for i, word in ipairs(type(run.args) == "table" and run.args or {}) do words[i] = quoted(word) end
-  line("again", run.script and ("tide run %s %s"):format(quoted(run.script), table.concat(words, " ")))
+  context:field("again", run.script and ("tide run %s %s"):format(quoted(run.script), table.concat(words, " ")))
   if #reports > 0 then
     context:print ""
-    context:print(table.concat(table_view.lines(curves_of(reports), CURVE_COLUMNS, {width = context.terminal.width,
-      unicode = context.terminal.utf8, color = context:colored "stdout"}), "\n"))
+    context:print(table.concat(context:table_lines(curves_of(reports), CURVE_COLUMNS), "\n"))
   end
   for i, event in ipairs(events) do
     if i == 1 then context:print "" end
@@ -259,8 +250,7 @@ local function compare(context, runs)
     local heads = {{key = "what", title = "differs"}}
     for _, run in ipairs(runs) do heads[#heads + 1] = {key = run.id} end
     context:print ""
-    context:print(table.concat(table_view.lines(differs, heads, {width = context.terminal.width,
-      unicode = context.terminal.utf8, color = context:colored "stdout"}), "\n"))
+    context:print(table.concat(context:table_lines(differs, heads), "\n"))
   end
   return 0
 end

@@ -2,7 +2,7 @@
 local arguments = require "tide.cli.arguments"
 local client = require "tide.cluster.client"
 local errors = require "tide.errors"
-local listing = require "tide.show.listing"
+local listing = require "tide.command.listing"
 local shares = require "tide.policy.persons"
 local text = require "tide.text"
 local units = require "tide.units"

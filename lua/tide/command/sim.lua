@@ -4,8 +4,10 @@
 -- The simulation itself runs in the program `tide-sim` (lua/host/sim/fixed.h); `tide` becomes it. Ranges of seeds and
 -- the check of determinism start one such process a run, so that no run can see what another has left behind.
 local arguments = require "tide.cli.arguments"
+local driver = require "tide.run.driver"
 local errors = require "tide.errors"
 local limits = require "tide.limits"
+local sim_net = require "tide.sim.network"
 local swarm = require "tide.sim.swarm"
 
 local open <const> = io.open -- scripts lose theirs
@@ -88,7 +90,6 @@ end
 ---@return table net of core.sim_net
 ---@return string text
 local function world_of(o)
-  local sim_net = require "tide.sim.network"
   local net = {}
   if o.net then
     local problem
@@ -183,12 +184,12 @@ local function simulate(context)
   if o.calibrate then context.core.sim_calibrate() end
   if not context.json then context:say("sim: " .. text) end
   local own <const> = SCRIPTS[o.profile]
-  local exit = require("tide.run.driver").run {
+  local exit = driver.run {
     script = own and own:gsub("%.", "/") .. ".lua" or o.script, text = own and context.core.embedded(own),
     args = o.rest, nodes = o.nodes, workers = o.workers, json = context.json, plain = context.plain,
     quiet = context.quiet, verbose = context.verbose, timeout_s = context.timeout_s, simulated = true, seed = o.seed,
-    trace = o.trace, costs = o.costs, given = {nodes = o.nodes ~= nil or nil, workers = o.workers ~= nil or nil,
-                              trace = o.trace ~= nil or nil},
+    trace = o.trace, costs = o.costs and {module = "tide.sim", file = o.costs},
+    given = {nodes = o.nodes ~= nil or nil, workers = o.workers ~= nil or nil, trace = o.trace ~= nil or nil},
   }
   local written, problem = true, nil
   if not o.no_files then written, problem = leave_files(context) end

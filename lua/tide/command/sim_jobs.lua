@@ -1,4 +1,5 @@
 -- `tide sim jobs WORKLOAD ..`: traces of jobs on simulated slots, under one or several scheduling policies.
+local chart = require "tide.chart"
 local errors = require "tide.errors"
 local text = require "tide.text"
 
@@ -145,7 +146,7 @@ function command.run(context)
   end
   if not context.json then show(context, records) end
   if o.chart then
-    local ok, why = require("tide.chart").write(o.chart, require("tide.sim.jobs").charts(charted))
+    local ok, why = chart.write(o.chart, require("tide.sim.jobs").charts(charted))
     if not ok then return nil, errors.from(why) end
     context:say("charts of " .. name_of(o.workload[1]) .. " in " .. text.clean(o.chart))
   end

@@ -18,24 +18,23 @@ return {
   arguments = {{name = "actor", doc = "a run, RUN/RANK, NODE/NAME, NODE/TYPE or an address"}},
   options = {arguments.shared.cluster},
   schema = "tide.stack/1",
-  run = function(context)
-    return cluster_view.attached(context, function(client)
-      local view, err = cluster_view.collect(context, client)
-      if not view then return nil, err end
-      local actors = {}
-      for i, row in ipairs(view.actors) do
-        actors[i] = {address = row.address, node = row.node, name = row.name, type = row.type}
+  attached = true,
+  run = function(context, _, client)
+    local view, err = cluster_view.collect(context, client)
+    if not view then return nil, err end
+    local actors = {}
+    for i, row in ipairs(view.actors) do
+      actors[i] = {address = row.address, node = row.node, name = row.name, type = row.type}
+    end
+    local list, problem = stacks.ask(context.options.actor, actors)
+    if not list then return nil, problem end
+    for _, each in ipairs(list) do
+      if context.json then
+        context:record(each)
+      else
+        for _, line in ipairs(stacks.lines(each)) do context:print(text.clean(line)) end
       end
-      local list, problem = stacks.ask(context.options.actor, actors)
-      if not list then return nil, problem end
-      for _, each in ipairs(list) do
-        if context.json then
-          context:record(each)
-        else
-          for _, line in ipairs(stacks.lines(each)) do context:print(text.clean(line)) end
-        end
-      end
-      return 0
-    end)
+    end
+    return 0
   end,
 }

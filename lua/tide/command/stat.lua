@@ -87,24 +87,22 @@ return {
     {name = "count", type = "integer", min = 1, value = "N", doc = "end after so many lines"},
   },
   schema = "tide.stat/1",
-  run = function(context)
-    local o <const> = context.options
+  attached = true,
+  run = function(context, o, client)
     local core <const> = context.core
     local every <const> = math.max(o.every or EVERY_S, EVERY_MIN_S)
     local deadline <const> = context.timeout_s and core.now() + context.timeout_s
-    return cluster_view.attached(context, function(client)
-      local before
-      for n = 1, o.count or math.maxinteger do
-        local view, err = cluster_view.collect(context, client)
-        if not view then return nil, err end
-        local now <const> = totals(view, core.now())
-        print_line(context, rates(now, before), n % 20 == 1)
-        before = now
-        if n == o.count then break end
-        local exit <const> = cluster_view.pause(core, every, deadline)
-        if exit then return exit end
-      end
-      return 0
-    end)
+    local before
+    for n = 1, o.count or math.maxinteger do
+      local view, err = cluster_view.collect(context, client)
+      if not view then return nil, err end
+      local now <const> = totals(view, core.now())
+      print_line(context, rates(now, before), n % 20 == 1)
+      before = now
+      if n == o.count then break end
+      local exit <const> = cluster_view.pause(core, every, deadline)
+      if exit then return exit end
+    end
+    return 0
   end,
 }

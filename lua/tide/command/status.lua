@@ -1,6 +1,7 @@
 -- `tide status`: a running cluster at a glance.
 local arguments = require "tide.cli.arguments"
 local cluster_view = require "tide.cluster.view"
+local collect = require "tide.cluster.collect"
 local slowest = require "tide.show.slowest"
 local table_view = require "tide.show.table_view"
 local text = require "tide.text"
@@ -50,21 +51,18 @@ local function slowest_first(view)
 end
 
 local function print_for_people(context, view)
-  local o <const> = {
-    width = context.terminal.width, unicode = context.terminal.utf8, color = context:colored "stdout",
-  }
   context:print(("cluster `%s`, view %s: nodes %s; %d tables, %s of rows"):format(
     text.clean(view.cluster or "?"), tostring(view.view or "?"), states(view.nodes), #view.tables,
     units.format_size(sum(view.tables, "memory_bytes"))))
   context:print ""
-  context:print(table.concat(table_view.lines(view.nodes, NODE_COLUMNS, o), "\n"))
+  context:print(table.concat(context:table_lines(view.nodes, NODE_COLUMNS), "\n"))
   if #view.tables > 0 then
     context:print ""
-    context:print(table.concat(table_view.lines(view.tables, TABLE_COLUMNS, o), "\n"))
+    context:print(table.concat(context:table_lines(view.tables, TABLE_COLUMNS), "\n"))
   end
   if #view.slow > 0 then
     context:print ""
-    context:print(table.concat(table_view.lines(slowest_first(view), SLOW_COLUMNS, o), "\n"))
+    context:print(table.concat(context:table_lines(slowest_first(view), SLOW_COLUMNS), "\n"))
   end
   for i, finding in ipairs(view.findings) do
     if i == 1 then context:print "" end
@@ -89,7 +87,7 @@ local function look(context, client)
   local view, err = cluster_view.collect(context, client)
   if not view then return nil, err end
   local snapshot
-  snapshot, err = require("tide.cluster.collect").ask {hot = true}
+  snapshot, err = collect.ask {hot = true}
   if not snapshot then return nil, err end
   view.findings = slowest.of(nil, snapshot)
   return view

@@ -4,6 +4,7 @@ local cluster_view = require "tide.cluster.view"
 local errors = require "tide.errors"
 local hot_keys = require "tide.show.hot_keys"
 local locality = require "tide.show.locality"
+local reader = require "tide.reader"
 local staleness = require "tide.show.staleness"
 local table_names = require "tide.cluster.table_names"
 local table_show = require "tide.show.table"
@@ -17,17 +18,12 @@ local function parts_of(view, name)
   local parts, names = {}, {}
   for _, part in ipairs(view.table_parts) do names[part.name] = true end
   local known <const> = text.sorted_keys(names)
-  local found <const>, fitting <const> = table_names.resolve(name, known)
+  local found <const>, err = table_names.pick(name, known)
   for _, part in ipairs(view.table_parts) do
     if part.name == found then parts[#parts + 1] = part end
   end
   if found then return parts, nil, found end
-  if #fitting > 1 then
-    return nil, errors.new("T0401", {message = ("several tables could be `%s`"):format(text.clean(name)),
-      help = "name one: " .. table.concat(fitting, ", ")})
-  end
-  return nil, errors.new("T0401", {message = ("no table `%s` in this cluster"):format(text.clean(name)),
-    help = text.did_you_mean(name, known) or "`tide tables` lists them"})
+  return nil, err
 end
 
 local function ask(context, request)
@@ -75,7 +71,7 @@ local function export(context, o)
     return nil, errors.new("T0105", {message = ("`%s` is no safetensors file"):format(text.clean(o.out)),
       help = "write to FILE.safetensors"})
   end
-  local what <const>, err <const> = require("tide.reader").export {dir = o.dir, table = o.table, since = o.since,
+  local what <const>, err <const> = reader.export {dir = o.dir, table = o.table, since = o.since,
     path = o.out}
   if not what then return nil, err end
   return context:tell(what, ("%s: %d rows and %d keys that are gone, from generation %d to %d"):format(

@@ -1,5 +1,5 @@
 -- `tide tables`: parameter tables and how they are used.
-local listing = require "tide.show.listing"
+local listing = require "tide.command.listing"
 
 return listing.command {
   name = "tables",

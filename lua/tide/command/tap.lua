@@ -1,5 +1,6 @@
 -- `tide tap`: messages that come to an actor.
 local arguments = require "tide.cli.arguments"
+local attach = require "tide.console.attach"
 local cluster_view = require "tide.cluster.view"
 local why = require "tide.show.why"
 
@@ -19,17 +20,15 @@ return {
     {name = "rate", type = "integer", min = 1, max = 100, value = "N", doc = "lines a second (default 10)"},
     {name = "count", type = "integer", min = 1, value = "N", doc = "end after so many lines"},
   },
-  run = function(context)
-    local o <const> = context.options
-    return cluster_view.attached(context, function(client)
-      local view, err = cluster_view.collect(context, client)
-      if not view then return nil, err end
-      local found, problem = why.find(view.actors, o.actor)
-      if not found then return nil, problem end
-      return require("tide.console.attach").run("tap", {
-        actor = o.actor, address = found.address, node = found.node, match = o.match, rate = o.rate, count = o.count,
-        json = context.json, quiet = context.quiet, seconds = context.timeout_s,
-      })
-    end)
+  attached = true,
+  run = function(context, o, client)
+    local view, err = cluster_view.collect(context, client)
+    if not view then return nil, err end
+    local found, problem = why.find(view.actors, o.actor)
+    if not found then return nil, problem end
+    return attach.run("tap", {
+      actor = o.actor, address = found.address, node = found.node, match = o.match, rate = o.rate, count = o.count,
+      json = context.json, quiet = context.quiet, seconds = context.timeout_s,
+    })
   end,
 }

@@ -67,8 +67,7 @@ local function lines_of(context, view, limit)
   end
   local lines = {("cluster %s  %d nodes up  %d actors  %d tables  %s"):format(text.clean(view.cluster or "?"), up,
     #view.actors, #view.tables, units.format_size(rss)) .. cap_of(fullest), ""}
-  table.move(table_view.lines(rows, COLUMNS, {width = context.terminal.width, unicode = context.terminal.utf8,
-    color = context:colored "stdout"}), 1, limit + 1, 3, lines)
+  table.move(context:table_lines(rows, COLUMNS), 1, limit + 1, 3, lines)
   return lines
 end
 

@@ -1,7 +1,12 @@
 -- `tide up`: a local cluster that stays.
 local arguments = require "tide.cli.arguments"
+local declared = require "tide.declared"
 local errors = require "tide.errors"
 local text = require "tide.text"
+local up_down = require "tide.cluster.up_down"
+
+local NODES <const>, WORKERS <const>, CONTROLLERS <const> = declared.flags(declared.cluster, {"nodes", "workers",
+  "controllers"}, {nodes = {max = 256}, workers = {max = 256}})
 
 local function describe(context, up)
   if context.json then
@@ -30,12 +35,7 @@ return {
   },
   arguments = {{name = "name", optional = true, doc = "of the new cluster; same as --cluster"}},
   options = {
-    {name = "nodes", config = "nodes", short = "n", type = "integer", min = 1, max = 256,
-     doc = "node processes (default 2)"},
-    {name = "workers", config = "workers", short = "w", type = "integer", min = 1, max = 256,
-     doc = "workers of each node (default 1)"},
-    {name = "controllers", type = "integer", min = 3, max = 5, value = "N",
-     doc = "3 or 5 controller processes; another one takes over if one ends (default: 1)"},
+    NODES, WORKERS, CONTROLLERS,
     {name = "state", type = "string", value = "DIR",
      doc = "with --controllers: they also keep their decisions there, and continue from them when all have ended"},
     arguments.shared.silence,
@@ -49,9 +49,6 @@ return {
     local o <const> = context.options
     local name <const> = o.name or o.cluster or "local"
     local nodes <const>, workers <const> = o.nodes or 2, o.workers or 1
-    if o.controllers == 4 then
-      return nil, errors.new("T0107", {message = "--controllers is 3 or 5: 4 survive no more losses than 3"})
-    end
     if o.state and not o.controllers then
       return nil, errors.new("T0107", {
         message = "--state requires several controllers", help = "add --controllers 3"})
@@ -66,7 +63,7 @@ return {
       end
       return 0
     end
-    local up, err = require("tide.cluster.up_down").up {
+    local up, err = up_down.up {
       cluster = name, nodes = nodes, workers = workers, controllers = o.controllers, state = o.state,
       silence = o.silence, timeout_s = context.timeout_s,
     }

@@ -1,8 +1,9 @@
 -- `tide why`: the bottleneck of each run, or what an actor waits for.
 local arguments = require "tide.cli.arguments"
 local cluster_view = require "tide.cluster.view"
+local collect = require "tide.cluster.collect"
 local errors = require "tide.errors"
-local listing = require "tide.show.listing"
+local listing = require "tide.command.listing"
 local slowest = require "tide.show.slowest"
 local stacks = require "tide.cluster.stacks"
 local text = require "tide.text"
@@ -12,7 +13,6 @@ local LOOK_S <const>, LOOK_MIN_S <const> = 2, 0.1
 
 -- Takes two samples and names the bottleneck of each run between them.
 local function runs(context)
-  local collect <const> = require "tide.cluster.collect"
   local before, err = collect.ask()
   if not before then return nil, err end
   local deadline <const> = context.timeout_s and context.core.now() + context.timeout_s

@@ -6,6 +6,7 @@ local errors = require "tide.errors"
 local taps = require "tide.console.taps"
 local targets = require "tide.console.targets"
 local text = require "tide.text"
+local units = require "tide.units"
 
 local attach = {}
 
@@ -60,7 +61,7 @@ function attach.shown(result, o)
     notes[1] = errors.format(errors.from(result.error), {color = o.color, unicode = o.utf8, width = o.width}) .. "\n"
   end
   if (result.truncated_bytes or 0) > 0 then
-    notes[#notes + 1] = ("... %s more: more()\n"):format(require("tide.units").format_size(result.truncated_bytes))
+    notes[#notes + 1] = ("... %s more: more()\n"):format(units.format_size(result.truncated_bytes))
   end
   return display, #notes > 0 and table.concat(notes) or nil
 end

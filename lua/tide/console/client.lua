@@ -4,7 +4,7 @@
 -- the session resumes it, and no request is evaluated twice.
 local core = require "tide.core"
 local errors = require "tide.errors"
-local requests = require "tide.cluster.requests"
+local requests = require "tide.requests"
 local save = require "tide.console.save"
 local service = require "tide.service"
 local targets = require "tide.console.targets"

@@ -1,9 +1,11 @@
 -- The globals at the prompt: the calls of tide.console.calls, the tables, this node, and what scripts know as `tide`.
 local ask_all = require "tide.ask_all"
 local calls = require "tide.console.calls"
+local checks = require "tide.checks"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local policy = require "tide.console.policy"
+local console_rows = require "tide.console.rows"
 local table_names = require "tide.cluster.table_names"
 local text = require "tide.text"
 local units = require "tide.units"
@@ -79,8 +81,9 @@ local function tables_at_prompt()
     __index = function(_, name)
       local handle, err, known = table_names.find(tostring(name))
       if not handle then
-        error(errors.new("T0401", {message = ("no table `%s`"):format(text.clean(tostring(name))),
-          help = text.did_you_mean(tostring(name), known), cause = err and errors.from(err)}), 2)
+        local problem <const> = checks.unknown("T0401", "no table `%s`", name, known)
+        problem.cause = err and errors.from(err)
+        error(problem, 2)
       end
       return handle
     end,
@@ -94,16 +97,11 @@ end
 function environment.install(globals, session)
   calls._use(session)
   policy._use(session)
-  for name, f in pairs(calls) do
-    if name:sub(1, 1) ~= "_" then globals[name] = f end
-  end
+  for name, f in pairs(console_rows.bound("", calls)) do globals[name] = f end
   globals.tide, globals.core = require "tide", core
   globals.node = core.node()
   globals.tables = tables_at_prompt()
-  globals.policy = {}
-  for name, f in pairs(policy) do
-    if name:sub(1, 1) ~= "_" then globals.policy[name] = f end
-  end
+  globals.policy = console_rows.bound("policy.", policy)
   globals.print = session.print
 end
 

@@ -1,6 +1,6 @@
 -- Names at the prompt: signatures and texts from annotations, completion, help.
 --
--- One source for all: annotations (tide.annotations), read from the program's embedded text. Completion
+-- One source for all: annotations (tide.annotations), of the calls' rows and of the program's embedded text. Completion
 -- walks plain tables by rawget alone: it runs no metamethod and calls nothing, so it cannot hang on what it looks at.
 local annotations = require "tide.annotations"
 local core = require "tide.core"
@@ -13,13 +13,6 @@ local names = {}
 local CANDIDATES_MAX <const> = 200
 local KEYS_MAX <const> = 20000
 
--- Modules whose annotations are at the prompt besides those of the manual, and what is put before their names.
-local SOURCES <const> = {
-  {module = "tide.console.calls", own = "calls", prefix = ""},
-  {module = "tide.core.meta", own = "core", prefix = "core."},
-  {module = "tide.console.policy", own = "policy", prefix = "policy."},
-}
-
 local KEYWORDS <const> = {"and", "break", "do", "else", "elseif", "end", "false", "for", "function", "goto", "if", "in",
   "local", "nil", "not", "or", "repeat", "return", "then", "true", "until", "while"}
 
@@ -31,14 +24,12 @@ local function database()
   if state.loaded then return state.entries end
   state.loaded = true
   for name, entry in pairs(manual.entries()) do state.entries[name] = entry end
-  for _, source in ipairs(SOURCES) do
-    local content = core.embedded(source.module)
-    if content then
-      for _, entry in ipairs(annotations.parse(content, source.own, source.prefix)) do
-        entry.source = {content = content, module = source.module}
-        state.entries[entry.name] = entry
-      end
-    end
+  for _, entry in ipairs(manual.console()) do state.entries[entry.name] = entry end
+  local module <const> = "tide.core.meta"
+  local content <const> = core.embedded(module)
+  for _, entry in ipairs(content and annotations.parse(content, "core", "core.") or {}) do
+    entry.source = {content = content, module = module}
+    state.entries[entry.name] = entry
   end
   return state.entries
 end
@@ -201,17 +192,22 @@ local function error_help(code)
   return ("%s: %s\n%s\nWhat to do: %s."):format(code, entry.title, entry.explanation or "", entry.remedy or "-")
 end
 
+-- The text of a function: of a call, where its row's function is.
 local function source_of(entry)
-  if not entry.source then return nil end
+  local source <const> = entry.source
+  if not source then return nil end
+  local of_call <const> = source.generated and (entry.name:find "^policy%." and "policy" or "calls")
+  local module <const> = of_call and "tide.console." .. of_call or source.module
+  local head <const> = of_call and ("function %s.%s("):format(of_call, entry.name:match "[%w_]+$")
   local lines, number = {}, 0
-  for line in (entry.source.content .. "\n"):gmatch "(.-)\n" do
+  for line in ((of_call and core.embedded(module) or source.content) .. "\n"):gmatch "(.-)\n" do
     number = number + 1
-    if number >= entry.line then
+    if lines[1] or of_call and line:sub(1, #head) == head or not of_call and number >= entry.line then
       lines[#lines + 1] = line
       if line == "end" or #lines == 60 or line:find "%f[%w]end%s*%-%->" or line:find "%)%s*end" then break end
     end
   end
-  return ("%s, line %d\n%s"):format(entry.source.module, entry.line, table.concat(lines, "\n"))
+  return ("%s, line %d\n%s"):format(module, number - #lines + 1, table.concat(lines, "\n"))
 end
 
 ---Help on a name, an error's code, or in general.
@@ -229,22 +225,8 @@ function names.help(what, source)
   if entry then return source and source_of(entry) or annotations.text(entry) end
   local page <const> = manual.help(what)
   if page then return source and source_of(manual.find(what)[1] or {}) or page end
-  local all = {}
-  for name in pairs(entries) do all[#all + 1] = name end
-  table.sort(all)
-  local near <const> = text.did_you_mean(what, all)
+  local near <const> = text.did_you_mean(what, entries)
   return ("nothing is known of `%s`%s"):format(text.clean(what), near and "; " .. near or "")
-end
-
----Functions at the prompt, for its own list.
----@return string[]
-function names.calls()
-  local list = {}
-  for name in pairs(database()) do
-    if not name:find(".", 1, true) then list[#list + 1] = name end
-  end
-  table.sort(list)
-  return list
 end
 
 return names

@@ -2,6 +2,7 @@
 --
 -- A block is complete when it compiles, as an expression or as a chunk; one whose only fault is that it ends too soon
 -- asks for more, and two empty lines give it up. Lines that begin with \ are the prompt's own.
+local attach = require "tide.console.attach"
 local blocks = require "tide.console.block"
 local core = require "tide.core"
 local errors = require "tide.errors"
@@ -71,7 +72,7 @@ function prompt:show(result)
     out("left to itself; jobs() lists it, \\fg ID waits for it, kill(ID) ends it\n")
     return
   end
-  local shown, failure = require("tide.console.attach").shown(result, self.o)
+  local shown, failure = attach.shown(result, self.o)
   if shown then out(shown) end
   if failure then out(failure) end
 end

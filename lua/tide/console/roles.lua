@@ -4,11 +4,12 @@
 --   operate  and acts on what is there: policies that ship with Tide, their parameters, the way back
 --   admin    full Lua, with everything that the node's own scripts can do
 --
--- A name that is not listed here needs admin. A session of a lesser role has an environment of its own, bounded
--- instructions, and asks other nodes in its own role. This protects
--- against mistakes and shared terminals. It does not protect against a user who could open a session as admin: on one
--- machine the user who runs the cluster, on several the holder of such keys.
+-- A call has the role of its row (tide.console.rows); every other name needs admin. A session of a lesser role has an
+-- environment of its own, bounded instructions, and asks other nodes in its own role. This keeps mistakes and shared
+-- terminals from harm; it is no wall against a client that may open a session as admin: until connections carry
+-- credentials of their own (keys), every client that the cluster admits may, which is the user who runs it.
 local errors = require "tide.errors"
+local rows = require "tide.console.rows"
 local text = require "tide.text"
 
 local roles = {}
@@ -22,19 +23,15 @@ roles.SHARED_BYTES = 64 << 20   -- of all sessions of a node together, below adm
 
 local RANK <const> = {read = 1, operate = 2, admin = 3}
 
-local function words(list, role, out)
-  for word in list:gmatch "%S+" do out[word] = role end
-  return out
+local NEEDS <const> = {print = "read"}
+for _, row in ipairs(rows.list) do
+  if row.right ~= "admin" then NEEDS[row.name] = row.right end
 end
 
-local NEEDS <const> = {}
-words([[nodes top links why stack runs run events log metric on jobs kill more watch tap hist time bench spark json full
-  help print save tables.NAME policy.list policy.report policy.history policy.why]], "read", NEEDS)
-words("policy.swap policy.shadow policy.check policy.set policy.rollback", "operate", NEEDS)
-
 -- Of Lua's own: nothing that loads code, reaches files or processes, or other people's tables.
-local PLAIN <const> = words([[assert error ipairs next pairs pcall rawequal rawget rawlen rawset select setmetatable
-  tonumber tostring type xpcall _VERSION math string table utf8 coroutine]], true, {})
+local PLAIN <const> = {"assert", "error", "ipairs", "next", "pairs", "pcall", "rawequal", "rawget", "rawlen", "rawset",
+  "select", "setmetatable", "tonumber", "tostring", "type", "xpcall", "_VERSION", "math", "string", "table", "utf8",
+  "coroutine"}
 local OS <const> = {"clock", "date", "difftime", "time"}
 
 -- The methods of a run's handle, and the roles that they require.
@@ -123,7 +120,7 @@ end
 function roles.globals(all, role, describe)
   if role == "admin" then return all end
   local own = {policy = {}, os = {}, node = copied(all.node or {})}
-  for name in pairs(PLAIN) do own[name] = type(all[name]) == "table" and copied(all[name]) or all[name] end
+  for _, name in ipairs(PLAIN) do own[name] = type(all[name]) == "table" and copied(all[name]) or all[name] end
   own.string.dump = nil
   for _, name in ipairs(OS) do own.os[name] = all.os[name] end
   for name, needed in pairs(NEEDS) do

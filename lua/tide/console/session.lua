@@ -11,13 +11,13 @@ local environment = require "tide.console.environment"
 local errors = require "tide.errors"
 local names = require "tide.console.names"
 local render = require "tide.console.render"
-local requests = require "tide.cluster.requests"
+local requests = require "tide.requests"
 local roles = require "tide.console.roles"
 local service = require "tide.service"
 local taps = require "tide.console.taps"
 local targets = require "tide.console.targets"
 local text = require "tide.text"
-local verbs = require "tide.cluster.verbs"
+local verbs = require "tide.request_audit"
 
 local session = {}
 

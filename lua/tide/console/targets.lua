@@ -1,6 +1,7 @@
 -- Targets of an evaluation: "@all", "@role:worker", "@n3", "@n[2-5]", "@job:mf", "@actor:agent", several with commas
 -- between them.
 local ask_all = require "tide.ask_all"
+local checks = require "tide.checks"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local node_status = require "tide.cluster.node_status"
@@ -134,8 +135,7 @@ function targets.resolve(expression, members, cluster)
       end
     end
     if not any then
-      return nil, errors.new("T0105", {message = ("`@%s`: no node that is up"):format(text.clean(word)),
-        help = text.did_you_mean(word, names)})
+      return nil, checks.unknown("T0105", "`@%s`: no node that is up", word, names)
     end
   end
   local list = {}

@@ -1,6 +1,6 @@
 -- Decisions of a run's policies, from its journal: what each saw, wanted, got and why; and what another policy would
 -- have decided, in a process of its own that ends with its budget.
-local children = require "tide.cluster.children"
+local children = require "tide.provision.children"
 local client = require "tide.cluster.client"
 local core = require "tide.core"
 local errors = require "tide.errors"

@@ -138,7 +138,7 @@ end
 local function check_names(needs)
   for _, name in ipairs(needs) do
     if not (contract.signals[name] or name:find "^kernel%.[%w_]+$") then
-      local near <const> = text.did_you_mean(name, text.sorted_keys(contract.signals))
+      local near <const> = text.did_you_mean(name, contract.signals)
       return nil, ("it needs `%s`, which no signal is called%s"):format(name, near and "; " .. near or "")
     end
   end

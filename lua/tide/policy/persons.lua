@@ -3,6 +3,7 @@
 -- runs and the simulator of jobs charge it, and policies of the kind `scheduling` see it as `view.persons`.
 --
 -- docs/guides/shares.md is the guide.
+local checks = require "tide.checks"
 local errors = require "tide.errors"
 local text = require "tide.text"
 local units = require "tide.units"
@@ -28,41 +29,27 @@ local PERSONS_MOST <const> = 2000
 ---@field groups table<string, tide.policy.share>
 ---@field persons table<string, tide.policy.share>
 
-local function refuse(message, help, code)
-  return nil, errors.new(code or "T0113", {message = "shares: " .. message, state = "nothing changed", help = help})
+local function refuse(message, help)
+  return nil, errors.new("T0113", {message = "shares: " .. message, state = "nothing changed", help = help})
 end
 
-local function is_count(v) return math.type(v) == "integer" and v >= 1 and v <= COUNT_MOST end
-
--- field -> what it must be, the check of a value, which may give another one, and whether groups have it.
-local FIELDS <const> = {
-  weight = {"a number above 0", function(v)
-    return type(v) == "number" and v > 0 and v <= WEIGHT_MOST and v
-  end, true},
-  slots = {"a whole number from 1 on", function(v) return is_count(v) and v end, true},
-  runs = {"a whole number from 1 on", function(v) return is_count(v) and v end, true},
-  memory = {"a size such as \"4GiB\"", function(v) return units.parse_size(v) end, true},
-  priority = {"a whole number", function(v) return math.type(v) == "integer" and math.abs(v) <= 1000 and v end, true},
-  group = {"the name of a group", function(v) return type(v) == "string" and v end},
+-- Fields of a group; a person has more.
+---@type tide.declared[]
+local GROUP <const> = {
+  {name = "weight", type = "number", above = 0, max = WEIGHT_MOST, default = 1, doc = "among others"},
+  {name = "slots", type = "integer", min = 1, max = COUNT_MOST, doc = "most slots at a time"},
+  {name = "runs", type = "integer", min = 1, max = COUNT_MOST, doc = "most runs that have slots"},
+  {name = "memory", type = "size", doc = "most bytes on a node that the caps of their runs claim together"},
+  {name = "priority", type = "integer", min = -1000, max = 1000, doc = "of those that wait"},
 }
+local PERSON <const> = table.move(GROUP, 1, #GROUP, 1, {})
+PERSON[#GROUP + 1] = {name = "group", type = "string", doc = "of the person"}
 
 -- One entry: {weight = 2, ..}, checked.
 local function checked(what, given, is_person)
-  if type(given) ~= "table" then return refuse(("%s is a %s, not a table"):format(what, type(given))) end
-  local entry = {weight = 1}
-  for key, value in pairs(given) do
-    local field <const> = FIELDS[key]
-    if not field or not (is_person or field[3]) then
-      return refuse(("%s has no field `%s`"):format(what, text.clean(tostring(key))),
-        text.did_you_mean(tostring(key), text.sorted_keys(FIELDS)), "T0115")
-    end
-    local value_is <const> = field[2](value)
-    if not value_is then
-      return refuse(("%s: `%s` = %s is not %s"):format(what, key, text.clean(tostring(value)), field[1]))
-    end
-    entry[key] = value_is
-  end
-  return entry
+  local entry <const>, err = checks.read("shares: " .. what, is_person and PERSON or GROUP, given)
+  if err then err.state = "nothing changed" end
+  return entry, err
 end
 
 local function checked_all(what, given, is_person)
@@ -90,7 +77,7 @@ local function contradiction_of(what, entry, groups)
   local group <const> = groups[entry.group]
   if not group then
     return ("%s: there is no group `%s`"):format(what, text.clean(entry.group)),
-      text.did_you_mean(entry.group, text.sorted_keys(groups))
+      text.did_you_mean(entry.group, groups)
   end
   for _, limit in ipairs(LIMITS) do
     if entry[limit] and group[limit] and entry[limit] > group[limit] then
@@ -110,27 +97,24 @@ local function contradiction(settings)
 end
 
 local NOTHING <const> = {slots = 0, runs = 0, memory = 0}
-local TOP <const> = {half_life = true, default = true, groups = true, persons = true}
+---@type tide.declared[]
+local TOP <const> = {
+  {name = "half_life", type = "duration", min = 1, max = 366 * 86400, default = HALF_LIFE_S, doc = "of what was used"},
+  {name = "default", type = "any", doc = "of persons that are not named"},
+  {name = "groups", type = "any", doc = "by name"},
+  {name = "persons", type = "any", doc = "by name"},
+}
 
 ---@param given any {half_life = "7d", default = {..}, groups = {name = {..}}, persons = {name = {..}}}
 ---@return tide.policy.share_settings|nil, table? err T0113
 function shares.check(given)
   if type(given) ~= "table" then return refuse(("a %s is no table"):format(type(given))) end
-  for key in pairs(given) do
-    if not TOP[key] then
-      return refuse(("there is no field `%s`"):format(text.clean(tostring(key))),
-        text.did_you_mean(tostring(key), text.sorted_keys(TOP)), "T0115")
-    end
+  local top <const>, fault <const> = checks.read("shares", TOP, given)
+  if not top then
+    fault.state = "nothing changed"
+    return nil, fault
   end
-  local half_life_s = HALF_LIFE_S
-  if given.half_life ~= nil then
-    local seconds <const> = units.parse_duration(given.half_life)
-    if not seconds or seconds < 1 or seconds > 366 * 86400 then
-      return refuse("`half_life` is a duration from 1s to 366d, such as \"7d\"")
-    end
-    half_life_s = seconds
-  end
-  local settings <const> = {half_life_s = half_life_s}
+  local settings <const> = {half_life_s = top.half_life}
   local default <const>, problem = checked("default", given.default or {}, true)
   if not default then return nil, problem end
   settings.default = default

@@ -2,6 +2,7 @@
 -- read where the call is made; expected refusals come back as nil and an error.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local keeper = require "tide.keeper"
 local source = require "tide.policy.source"
 local units = require "tide.units"
 
@@ -34,7 +35,7 @@ end
 ---@param kind? string
 ---@return string|nil address, table? err
 function remote.find(job, kind)
-  if kind == "scheduling" then return require("tide.cluster.runs").find() end
+  if kind == "scheduling" then return keeper.find() end
   for _, member in ipairs(core.members()) do
     if member.state == "up" then
       for _, name in ipairs {job and "policies-" .. job or "policies", "policies"} do

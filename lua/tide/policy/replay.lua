@@ -1,5 +1,6 @@
 -- Policies over recorded views, offline: the dry run of a check, and the replay of a journal. Open loop: recorded views
 -- do not react to what another policy would have done.
+local contract = require "tide.policy.contract"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local plan = require "tide.policy.plan"
@@ -40,7 +41,7 @@ function replay.check(recorded, found)
   local kind <const>, scope <const>, seed <const> = recorded.kind, recorded.scope, recorded.seed
   local s, err = start(kind, scope, seed, found, found.params, recorded.saved, recorded.timed)
   if not s then return nil, err end
-  local ok, why = require("tide.policy.contract").check_needs(s.current.policy.needs, recorded.signals)
+  local ok, why = contract.check_needs(s.current.policy.needs, recorded.signals)
   if not ok then return nil, errors.new("T0302", ("policy `%s` is refused: %s"):format(found.path, why)) end
   local reference = start(kind, scope, seed, recorded.current, recorded.current.params, recorded.saved)
   local report = {policy = s.current.policy.name, version = s.current.policy.version, views = 0, valid = 0, faults = 0,
@@ -177,7 +178,7 @@ function replay.run(records, o)
   if not scope then return nil, errors.new("T0303", ("the journal has no seat for %s"):format(kind or "policies")) end
   local report, err
   if o.last and not found then
-    return nil, errors.new("T0113",
+    return nil, errors.new("T0103",
       "`last` requires the name of another policy: the recorded ones can only be replayed from the start")
   end
   if found then

@@ -2,6 +2,7 @@
 -- exported, and counts its faults. The host applies plans and chooses successors (host.lua).
 local core = require "tide.core"
 local contract = require "tide.policy.contract"
+local errors = require "tide.errors"
 local source = require "tide.policy.source"
 
 local seat = {}
@@ -45,7 +46,7 @@ function seat:prepare(found, params, saved)
     seat.seed_of(self.seed, self.kind, self.scope, -1), source.budget(self.kind, self.timed, source.INIT_FACTOR))
   if not ok then
     version.sandbox:close()
-    return nil, require("tide.errors").new("T0302", ("policy `%s` fails in init: %s"):format(found.path,
+    return nil, errors.new("T0302", ("policy `%s` fails in init: %s"):format(found.path,
       fault.message), {where = fault.message:match "^(.-:%d+): ", trace = fault.trace})
   end
   self.printed = version.sandbox:usage().log

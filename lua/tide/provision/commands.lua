@@ -1,5 +1,5 @@
 -- Commands of launchers: run to their end, without a shell, with a time limit and their output.
-local children = require "tide.cluster.children"
+local children = require "tide.provision.children"
 local core = require "tide.core"
 local errors = require "tide.errors"
 

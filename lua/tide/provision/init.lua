@@ -16,8 +16,9 @@
 --
 -- A ticket is a node's name, never used twice. Its states: asked, queued, starting, joined, draining, gone. `joined`
 -- comes from membership alone, and each ticket ends in exactly one `gone`, with a reason.
+local children = require "tide.provision.children"
 local core = require "tide.core"
-local directory = require "tide.cluster.directory"
+local directory = require "tide.directory"
 local errors = require "tide.errors"
 
 local provision = {}
@@ -162,7 +163,7 @@ function pool_methods:finish(ticket, reason)
   if ticket.state == "gone" then return end
   local expected <const> = ticket.leaving
   if not ticket.joined and not expected and self.kind.log then -- its own last words say why
-    local last <const> = require("tide.cluster.children").last_lines(self.kind.log(self.o, ticket.name), 2)
+    local last <const> = children.last_lines(self.kind.log(self.o, ticket.name), 2)
     if last ~= "" and not reason:find(last, 1, true) then reason = ("%s; %s"):format(reason, last:gsub("\n", "; ")) end
   end
   self:enter(ticket, "gone", reason)

@@ -1,6 +1,7 @@
 -- Under `tide sim` in place of every kind: a launcher whose queue, start-up time and failures are drawn by the seed of
 -- the world, and whose nodes are simulated ones. `simulate = {queue_s=, start_s=, fails=, dies=}` of the pool's options
 -- gives the longest wait in the queue, the longest start, and the shares of nodes that never come and that die at work.
+local children = require "tide.provision.children"
 local core = require "tide.core"
 
 local kind = {name = "sim", poll_s = 0.5}
@@ -50,7 +51,7 @@ function kind.list(o, tickets)
       seen[name] = {state = "gone", reason = "its command failed"}
     else
       if now >= id.starts_at and not id.process then
-        id.process = require("tide.cluster.children").start {name = name, cluster = o.cluster, endpoint = o.endpoint,
+        id.process = children.start {name = name, cluster = o.cluster, endpoint = o.endpoint,
           workers = o.workers or 1, no_store = o.no_store}.process
       end
       if id.stopped then tell_to_leave(name, id) end

@@ -1,7 +1,7 @@
 -- Nodes on other machines by ssh: one client a node, whose standard input is a pipe that this process holds. When it,
 -- or the client, goes, the node reads the end of its input and leaves. Keys, known hosts and configuration are the
 -- user's; nothing is asked.
-local children = require "tide.cluster.children"
+local children = require "tide.provision.children"
 local commands = require "tide.provision.commands"
 local core = require "tide.core"
 local errors = require "tide.errors"

@@ -3,13 +3,14 @@
 --
 -- A *member* is an actor of its own with the script loaded in it: one handler at a time, in order from each sender. A
 -- *keeper* (group.lua) starts members, watches them and gathers the answers of calls.
+local bundle = require "tide.bundle"
+local checks = require "tide.checks"
 local core = require "tide.core"
 local errors = require "tide.errors"
-local requests = require "tide.cluster.requests"
+local requests = require "tide.requests"
 local script = require "tide.script"
 local service = require "tide.service"
 local stream = require "tide.stream"
-local text = require "tide.text"
 
 local actors = {}
 
@@ -103,9 +104,10 @@ end
 local function run_method(class, self, m)
   local f <const> = class.methods[m.method]
   if not f then
-    local known <const> = text.sorted_keys(class.methods)
-    return nil, script.error("T0113", ("actor `%s` has no method `%s`"):format(class.name, tostring(m.method)),
-      {node = self.node, help = text.did_you_mean(tostring(m.method), known)})
+    local err <const> = checks.unknown("T0115", ("actor `%s` has no method"):format(class.name) .. " `%s`", m.method,
+      class.methods)
+    err.node = self.node
+    return nil, err
   end
   local results = table.pack(xpcall(f, script.failure, self, table.unpack(m.arguments or {}, 1, m.count or 0)))
   if results[1] then return {value = results[2]} end
@@ -319,42 +321,43 @@ function actors.nodes_of(wanted)
   return list
 end
 
-local OPTIONS <const> = {on = true, each = true, restart = true, threads = true, link = true, publish = true}
+---@type tide.declared[]
+local OPTIONS <const> = {
+  {name = "on", type = "string", default = "@all", doc = "nodes (@all)"},
+  {name = "each", type = "integer", min = 1, default = 1, doc = "members a node (1)"},
+  {name = "restart", type = "integer", min = 0, default = 0,
+   doc = "how often a minute one that ends by an error is started again (0)"},
+  {name = "threads", type = "boolean", default = false, doc = "on worker threads"},
+  {name = "link", type = "boolean", default = false, doc = "when one is gone for good, all end"},
+  {name = "publish", type = "string", doc = "the name by which clients ask it"},
+}
 
 ---Spawns members of a class on nodes of a cluster.
 ---@param cluster table
 ---@param class tide.actor_class
 ---@param arguments any for `start`
----@param o? {on?: string, each?: integer, restart?: integer, threads?: boolean, link?: boolean,
----  publish?: string} on: nodes, default "@all"; each: members a node; restart: how often a minute one that ends by an
----  error is started again; threads: on worker threads; link: when one is gone for good, all end; publish: the name by
----  which clients ask it
+---@param given? tide.group_options
 ---@return tide.group
-function actors.spawn(cluster, class, arguments, o)
-  o = o or {}
+function actors.spawn(cluster, class, arguments, given)
   if type(class) ~= "table" or script.actors[class.name or ""] ~= class then
     error(script.error("T0113", "cluster:group requires an actor made by tide.actor at the top of the script"), 3)
   end
-  script.check_fields("T0115", "cluster:group", o, OPTIONS)
-  local each <const>, restart <const> = o.each or 1, o.restart or 0
-  if math.type(each) ~= "integer" or each < 1 or math.type(restart) ~= "integer" or restart < 0 then
-    error(script.error("T0113", "cluster:group: each is a whole number from 1, restart one from 0"), 3)
-  end
+  local o <const> = checks.options("cluster:group", OPTIONS, given)
   local members = {}
-  for _, name in ipairs(actors.nodes_of(o.on or "@all")) do
+  for _, name in ipairs(actors.nodes_of(o.on)) do
     local agent <const> = core.whereis(name .. "/agent")
-    for _ = 1, agent and each or 0 do members[#members + 1] = {node = name, agent = agent} end
+    for _ = 1, agent and o.each or 0 do members[#members + 1] = {node = name, agent = agent} end
   end
   if #members == 0 then
-    error(script.error("T0105", ("no node is meant by `%s`"):format(tostring(o.on or "@all")),
+    error(script.error("T0105", ("no node is meant by `%s`"):format(o.on),
       {help = "\"@all\", \"n2\", \"n[2-5]\""}), 3)
   end
   local sent <const> = {}
   for k, v in pairs(cluster.context.script) do sent[k] = v end
-  sent.modules = require("tide.bundle").collect()
+  sent.modules = bundle.collect()
   local address, err = core.spawn {source = KEEPER, chunk = "@tide/run/group.lua", role = "control", argument = {
-    script = sent, class = class.name, arguments = arguments, members = members, restart = restart,
-    threads = o.threads or false, link = o.link or false, owner = core.self(), opens = class.opens,
+    script = sent, class = class.name, arguments = arguments, members = members, restart = o.restart,
+    threads = o.threads, link = o.link, owner = core.self(), opens = class.opens,
     quota = class.quota}}
   if not address then error(errors.from(err), 3) end
   if o.publish ~= nil then

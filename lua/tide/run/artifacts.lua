@@ -5,6 +5,7 @@
 -- A file comes in parts into a file beside, and gets its name when it is whole and its sum is right. A full disk or a
 -- sender that dies in between changes nothing of what is there. How many bytes a run keeps is limited.
 local arrays = require "tide.array_files"
+local checks = require "tide.checks"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local text = require "tide.text"
@@ -81,9 +82,8 @@ function artifacts.find(directory, name)
     if entry.name == name then return entry end
     names[i] = entry.name
   end
-  return nil, errors.new("T0401", {message = ("the run has no artifact `%s`"):format(text.clean(tostring(name))),
-    help = text.did_you_mean(tostring(name), names) or #names > 0 and "it has " .. table.concat(names, ", ")
-      or "w:artifact(NAME, VALUE) keeps one"})
+  return nil, checks.unknown("T0401", "the run has no artifact `%s`", name, names,
+    #names == 0 and "w:artifact(NAME, VALUE) keeps one" or nil)
 end
 
 ---Some of an artifact.
@@ -337,7 +337,7 @@ end
 local function coming_of(self, id)
   local one <const> = (self.coming or {})[id]
   if one then return one end
-  return nil, errors.new("T0113", {message = "this artifact was dropped: too many come at once"})
+  return nil, errors.new("T0603", {message = "this artifact was dropped: too many come at once"})
 end
 
 ---{id, text}

@@ -1,7 +1,8 @@
 -- Checkpoints: what jobs, scripts and `tide checkpoint` share over core.checkpoint_*. Errors get their T07 codes here.
+local checks = require "tide.checks"
 local core = require "tide.core"
+local declared = require "tide.declared"
 local errors = require "tide.errors"
-local units = require "tide.units"
 
 local checkpoint = {}
 
@@ -9,9 +10,6 @@ local CODES <const> = {
   ENOENT = "T0702", EPROTO = "T0703", EVERSION = "T0704", EMISMATCH = "T0705", EBUSY = "T0706", ETIMEDOUT = "T0707",
   EINVAL = "T0708",
 }
-local EVERY_DEFAULT_S <const> = 60
-local FIELDS <const> = {dir = "string", every = {"string", "number"}, keep = "number", cut = "string"}
-local CUTS <const> = {clock = true, fuzzy = true}
 
 ---@param err any of core.checkpoint_*
 ---@param where? string the directory
@@ -23,31 +21,16 @@ function checkpoint.error(err, where)
   return errors.new(CODES[from.name or ""] or "T0701", fields)
 end
 
----Checks the job field `checkpoint`; returns the text of a fault.
+---Checks the job field `checkpoint`.
 ---@param fields table {dir=, every=, keep=, cut=}
+---@param who? string what was called with it
 ---@return table? settings {dir, every_s, keep, cut}
----@return string? problem
-function checkpoint.settings(fields)
-  for key, value in pairs(fields) do
-    local want = FIELDS[key]
-    if not want then return nil, ("checkpoint has no field `%s`"):format(tostring(key)) end
-    local fits = false
-    for _, t in ipairs(type(want) == "table" and want or {want}) do fits = fits or type(value) == t end
-    if not fits then return nil, ("checkpoint.%s is a %s"):format(key, type(value)) end
-  end
-  if not fields.dir or fields.dir == "" then return nil, "checkpoint needs a directory: dir = \"...\"" end
-  if fields.cut and not CUTS[fields.cut] then return nil, "checkpoint.cut is \"clock\" or \"fuzzy\"" end
-  local every = fields.every or EVERY_DEFAULT_S
-  if type(every) == "string" then
-    every = units.parse_duration(every)
-    if not every then return nil, "checkpoint.every is no duration, as \"60s\"" end
-  end
-  if every <= 0 then return nil, "checkpoint.every must be more than nothing" end
-  local keep = fields.keep or 3
-  if math.type(keep) ~= "integer" or keep < 2 or keep > 1000 then
-    return nil, "checkpoint.keep is a number of generations, at least 2"
-  end
-  return {dir = fields.dir, every_s = every, keep = keep, cut = fields.cut}
+---@return tide.error? problem T0708
+function checkpoint.settings(fields, who)
+  local o <const>, problem = checks.read(who or "checkpoint", declared.checkpoint, fields, "T0708")
+  if not o then return nil, problem end
+  if o.dir == "" then return nil, errors.new("T0708", {message = 'checkpoint needs a directory: dir = "..."'}) end
+  return {dir = o.dir, every_s = o.every, keep = o.keep, cut = o.cut}
 end
 
 ---Writes one generation. `job(info)` gives what is saved beside the tables, when all parts are on disk.

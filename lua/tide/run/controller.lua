@@ -16,7 +16,7 @@ local events = require "tide.cluster.events"
 local losses = require "tide.run.losses"
 local machine = require "tide.machine"
 local report = require "tide.run.report"
-local requests = require "tide.cluster.requests"
+local requests = require "tide.requests"
 local run_log = require "tide.run.run_log"
 local script = require "tide.script"
 local service = require "tide.service"
@@ -335,7 +335,7 @@ end
 -- What came of something that the driver asks of a run: nothing more to say, or why not.
 local function outcome(self, who, why)
   if self.failed then return nil, self.failed end
-  if why then return nil, script.error("T0113", ("%s: %s"):format(who, why)) end
+  if why then return nil, script.error("T0117", ("%s: %s"):format(who, why)) end
   return {}
 end
 
@@ -574,9 +574,8 @@ local function load_script(self)
                                        role = "controller", modules = a.script.modules}
   if not loaded then error(problem, 0) end
   self.job = script.jobs[a.job]
-  local time <const> = self.job.stop and self.job.stop.time
   if require("tide.policy.live").has_seats(self.job) then self:publish_policies() end
-  self.stop_time_s = type(time) == "string" and require("tide.units").parse_duration(time) or time
+  self.stop_time_s = self.job.stop and self.job.stop.time
 end
 
 ---Body of the actor.

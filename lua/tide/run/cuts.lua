@@ -136,7 +136,7 @@ function from_driver.checkpoint(self, request, message)
   end
   local cut <const> = request.cut or o.cut
   local settings <const>, problem = require("tide.run.checkpoint").settings {dir = dir, cut = cut}
-  if not settings then return nil, script.error("T0708", problem) end
+  if not settings then return nil, problem end
   local by_clock <const> = cut == "clock" or cut == nil and self:counts_clocks()
   if self.held and by_clock and not self.held.stop then
     return nil, script.error("T0706", "a checkpoint by clock cannot be written in the body of "

@@ -1,14 +1,22 @@
 -- The driver: runs a script. Its process is the cluster's controller node (no parameters, no workers of its own); the
 -- script's main function runs there on the control thread, and the node processes that it asks for are children.
+local children = require "tide.provision.children"
+local client = require "tide.cluster.client"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local flags = require "tide.run.flags"
 local interrupts = require "tide.interrupts"
 local output = require "tide.run.output"
+local progress = require "tide.run.progress"
+local report_of = require "tide.run.report"
 local run_host = require "tide.run.host"
 local run_log = require "tide.run.run_log"
+local runs = require "tide.cluster.runs"
 local script = require "tide.script"
+local script_run = require "tide.run.script_run"
 local stacks = require "tide.cluster.stacks"
+local tide = require "tide"
+local units = require "tide.units"
 
 local driver = {}
 
@@ -72,7 +80,7 @@ end
 ---@field trace? string file for what the nodes did
 ---@field dashboard? boolean a page about the cluster beside the script
 ---@field resume? string directory of checkpoints that the first run continues from
----@field interactive? boolean a console follows the script, however that ended
+---@field interactive? string|false the module of the console that follows the script, however that ended
 ---@field text? string the script itself, instead of the file at `script`
 ---@field host? string id of the run, given by `tide submit`
 ---@field slots? integer worker slots on a shared cluster
@@ -115,7 +123,6 @@ function driver.run(o)
   local id = o.simulated and "sim-" .. o.seed or o.host or run_host.new_id()
   local endpoint, name
   if o.cluster then
-    local client <const> = require "tide.cluster.client"
     endpoint, err, name = client.resolve(o.cluster)
     if endpoint and not name then name, err = client.name_of(endpoint, o.keys) end
     if not name then return complain(err, o) end
@@ -131,7 +138,7 @@ function driver.run(o)
   if not started then return complain(errors.from(err, "T1001"), o) end
   local args = o.args or {}
   local began = core.now()
-  local directory <const> = not (o.cluster or o.simulated) and require "tide.cluster.directory" or nil
+  local directory <const> = not (o.cluster or o.simulated) and require "tide.directory" or nil
   local own <const> = directory and core.node()
   if directory then directory.sweep() end
   if directory then directory.publish(own.cluster, own.endpoint, {directory.own_pid()}, "run " .. id) end
@@ -216,11 +223,10 @@ end
 
 ---What a script without tide.main does: its newest job, with progress and a summary.
 local function default_main()
-  local tide = require "tide"
   local cluster <close> = tide.cluster {}
   local run = cluster:start(script.newest)
   for report in run:events "report" do
-    local loss <const> = require("tide.run.report").value(report, "loss")
+    local loss <const> = report_of.value(report, "loss")
     print(("report %3d  %s%8.2f s"):format(report.n, loss and ("loss %.5f  "):format(loss) or "", report.elapsed_s))
   end
   print(run:wait():table())
@@ -231,7 +237,6 @@ local PAGE_S <const> = 10 -- until a dashboard has reported its address
 -- A dashboard of the cluster in a process of its own, which ends with this one. Its log, which is ours alone, has the
 -- address.
 local function begin_dashboard(context)
-  local children <const> = require "tide.cluster.children"
   local log <const> = context.directory .. "/dashboard.log"
   local words = {children.program, "dashboard", "--cluster", context.cluster_name or core.node().endpoint}
   local keys <const> = core.node().keys
@@ -258,7 +263,7 @@ local function new_context(a)
   context.clusters, context.grace_s = {}, a.grace_s or GRACE_S
   context.started_at, context.log = core.now(), run_log.new()
   if a.timeout_s then context.deadline = core.now() + a.timeout_s end
-  context.progress = require("tide.run.progress").new {
+  context.progress = progress.new {
     write = function(text)
       write_file(io.stderr, text)
       io.stderr:flush()
@@ -302,7 +307,7 @@ local function console(context, err)
   context.progress:hide()
   if err then complain(err, context) end
   local terminal = core.terminal()
-  local ok, answer, problem = pcall(require("tide.console.attach").inside, {
+  local ok, answer, problem = pcall(require(context.interactive).inside, {
     width = terminal.width, utf8 = terminal.utf8, interactive = true, quiet = context.quiet,
     role = "admin",
     color = terminal.stdout and os.getenv("NO_COLOR") == nil and os.getenv("TERM") ~= "dumb"})
@@ -384,7 +389,7 @@ local function watch(context)
     if context.host then require "tide.cluster.own_log"() end -- its output is a file
     local cluster <const> = context.clusters[#context.clusters]
     if cluster and #cluster.controllers > 0 then -- this node may be the next to command
-      require("tide.cluster.runs").keep()
+      runs.keep()
     end
     local count <const>, signal = core.interrupted()
     local seen <const> = count - context.interrupts
@@ -424,7 +429,7 @@ local function outcome(context)
       context.traced.part == 1 and "" or "s", context.trace)
   end
   talk(context, "tide: run %s took %s; its log is %s", context.run,
-    require("tide.units").format_duration(core.now() - context.started_at), context.log_path)
+    units.format_duration(core.now() - context.started_at), context.log_path)
   talk(context, "tide: again: %s", repeat_command(context))
   return {exit = context.interrupted and 130 or 0}
 end
@@ -433,14 +438,12 @@ end
 ---@return table {exit=} | {error=} | {page=}
 function driver.main(a)
   local context = new_context(a)
-  local tide = require "tide"
   tide.output = {json = a.json or false, plain = a.plain or false, quiet = a.quiet or false}
   require("tide.cluster").context = context
-  local children <const> = require "tide.cluster.children"
   children.program, children.interrupts = context.program or children.program, context.interrupts
   own_print(context)
   if a.costs then -- of `tide sim`
-    local ok, problem = pcall(require("tide.sim").compute, {file = a.costs})
+    local ok, problem = pcall(require(a.costs.module).compute, {file = a.costs.file})
     if not ok then return {error = travelling(errors.from(problem))} end
   end
   local loaded, err = script.load {text = a.script.text, path = a.script.path, args = a.script.args, role = "driver"}
@@ -466,7 +469,7 @@ function driver.main(a)
       context.flags:refuse(name, "the cluster has its own nodes")
     end
     if a.attached and not script.newest then
-      context.script_run = require("tide.run.script_run").open(context, function(why) context.stopped = why end)
+      context.script_run = script_run.open(context, function(why) context.stopped = why end)
     end
     main()
   end, script.failure)

@@ -14,7 +14,7 @@
 local core = require "tide.core"
 local data_sets = require "tide.run.data_sets"
 local extensions = require "tide.run.extensions"
-local runs = require "tide.cluster.runs"
+local keeper = require "tide.keeper"
 local text = require "tide.text"
 
 local methods <const> = {}
@@ -101,7 +101,7 @@ end
 function methods:free_slot(w)
   self:let_go(w)
   if not self.a.shared then return end
-  core.fiber(function() runs.ask {op = "slots.less", n = self.a.number, grant = {[w.node.name] = 1}} end)
+  core.fiber(function() keeper.ask {op = "slots.less", n = self.a.number, grant = {[w.node.name] = 1}} end)
   self:tell_runs(true)
 end
 
@@ -247,7 +247,7 @@ function methods:set_workers(count)
   end
   self.wanted, self.coming = count, (self.coming or 0) + missing
   if self.a.shared then
-    local answer, err = runs.ask {op = "slots.more", n = self.a.number, slots = missing}
+    local answer, err = keeper.ask {op = "slots.more", n = self.a.number, slots = missing}
     if answer then
       self:use_slots(answer.grant)
       return nil

@@ -8,6 +8,7 @@
 --   batch          the examples of a step over all workers: the core shares them out, `w.batch` is a worker's part
 --
 -- A job has at most one implementation of a point.
+local checks = require "tide.checks"
 local script = require "tide.script"
 local text = require "tide.text"
 
@@ -56,8 +57,7 @@ function extensions.register(job, given)
   for _, point in ipairs(text.sorted_keys(given)) do
     local known <const>, implementation <const> = POINTS[point], given[point]
     if not known then
-      error(script.error("T0113", ("there is no extension point `%s`"):format(point),
-        {help = text.did_you_mean(point, text.sorted_keys(POINTS))}), 2)
+      error(checks.unknown("T0115", "there is no extension point `%s`", point, POINTS), 2)
     end
     if own[point] then refuse("job `%s` has an implementation of `%s` already", job.name, point) end
     if type(implementation) ~= "table" then

@@ -1,5 +1,6 @@
 -- Options of `tide run`, `submit` and `sim` that a script may override. What the script says counts; an option of the
 -- command line that has no effect is named in a warning, once.
+local declared = require "tide.declared"
 local text = require "tide.text"
 local units = require "tide.units"
 
@@ -11,7 +12,7 @@ local OF_CLUSTER <const> = {nodes = true, workers = true, trace = true, dashboar
 
 -- "--nodes 4", "--min 1 --max 8".
 local function words_of(name, value)
-  if name == "limits" then return table.concat(require("tide.cli.limits").words(value), " ") end
+  if name == "limits" then return table.concat(declared.words(declared.limits, value), " ") end
   if name == "memory" and type(value) == "number" then value = units.format_size(value) end
   return "--" .. name:gsub("_", "-") .. (value ~= true and " " .. tostring(value) or "")
 end

@@ -5,7 +5,7 @@ local ask_all = require "tide.ask_all"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local quota = require "tide.run.quota"
-local requests = require "tide.cluster.requests"
+local requests = require "tide.requests"
 local service = require "tide.service"
 local stream = require "tide.stream"
 

@@ -9,10 +9,12 @@
 -- A driver that is killed leaves its run as "running" in run.json; a reader finds that its process is gone, by
 -- pid and start time, and calls it lost. A line that was cut off is left out. Names of runs are matched against the
 -- names of directories and never joined to paths from outside.
+local checks = require "tide.checks"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local notes = require "tide.run.notes"
 local report_of = require "tide.run.report"
+local run_params = require "tide.run.params"
 local text = require "tide.text"
 
 local history = {}
@@ -61,7 +63,7 @@ end
 ---What a run's record says of the process that keeps it.
 ---@return table
 function history.process()
-  local pid <const> = require("tide.cluster.directory").own_pid()
+  local pid <const> = require("tide.directory").own_pid()
   return {pid = pid, began = history.began(pid), host = history.host(), user = core.person(), version = core.version,
           git = git_commit()}
 end
@@ -72,7 +74,7 @@ end
 ---@return true|nil, table? err
 function history.write(directory, record)
   record.schema = SCHEMA
-  record.params = record.params and require("tide.run.params").printable(record.params)
+  record.params = record.params and run_params.printable(record.params)
   return core.file_write(directory .. "/run.json", core.json_encode(record) .. "\n")
 end
 
@@ -187,8 +189,7 @@ function history.find(wanted, root)
   end
   local ids = {}
   for i, run in ipairs(list) do ids[i] = run.id end
-  return nil, errors.new("T0401", {message = ("there is no run `%s` in %s"):format(text.clean(wanted), root),
-    help = text.did_you_mean(wanted, ids) or "`tide runs` lists them"})
+  return nil, checks.unknown("T0401", "there is no run `%s` in " .. root, wanted, ids, "`tide runs` lists them")
 end
 
 -- Lines of JSON; whatever is none, and what a kill cut off, is left out.

@@ -1,11 +1,19 @@
 -- What the host of runs, the process with tide.main, does for each of them beside training: the directory, the record
 -- in the cluster (runs.lua), the wait for slots, the end. And the start of hosts that stay: `tide submit`.
+local checks = require "tide.checks"
+local children = require "tide.provision.children"
 local core = require "tide.core"
+local declared = require "tide.declared"
 local detached = require "tide.cluster.detached"
 local errors = require "tide.errors"
+local grants = require "tide.run.grants"
 local history = require "tide.run.history"
+local keeper = require "tide.keeper"
+local report_of = require "tide.run.report"
 local run_log = require "tide.run.run_log"
+local run_params = require "tide.run.params"
 local runs = require "tide.cluster.runs"
+local slot_limits = require "tide.scheduler.limits"
 local starting = require "tide.run.starting"
 local text = require "tide.text"
 
@@ -14,12 +22,8 @@ local run_host = {}
 local RUNS <const> = history.ROOT
 local SUBMIT_S <const> = 20
 local GRANT_S <const> = 7 * 24 * 3600
-local MEMORY_LEAST <const> = 1 << 20
 local SAY_S <const> = 0.5
 local ENDS <const> = {T0210 = "stopped", T0507 = "stopped"} -- by the code of the error that ended the script
-local SUBMIT_FIELDS <const> = {args = true, grace = true, slots = true, memory = true, keep = true, resume = true,
-                               min = true, max = true, sizes = true,
-                               weight = true, priority = true}
 
 ---- directories ----------------------------------------------------------------------------------------------------
 
@@ -130,26 +134,6 @@ local function limits_of(o)
   return limits
 end
 
----The most that the tables of a run may take on each node; nil: any.
----@param value? string|integer "256MB"
----@param what string the caller
----@return integer|nil bytes, table? err
-function run_host.memory(value, what)
-  if value == nil then return nil end
-  local bytes <const>, why = require("tide.units").parse_size(value)
-  if bytes and bytes >= MEMORY_LEAST then return bytes end
-  return nil, errors.new("T0113", {message = ("%s: %s"):format(what, why
-    or ("a run needs 1MiB of memory on each node at least, not `%s`"):format(text.clean(tostring(value))))})
-end
-
--- What is said where the run is started counts, else the command, else the job.
-local function memory_of(cluster, job, o)
-  local asked <const> = cluster.context.flags:value("memory", o and o.memory) or job.memory
-  local bytes, err = run_host.memory(asked, o and o.memory and "cluster:start: memory" or "memory")
-  if err then error(err, 0) end
-  return bytes
-end
-
 ---Begins the record of a run.
 ---@param cluster table
 ---@param job tide.job
@@ -160,7 +144,8 @@ end
 ---  waits: boolean}
 function run_host.open(cluster, job, params, o)
   local context <const> = cluster.context
-  local memory <const> = memory_of(cluster, job, o)
+  -- What is said where the run is started counts, else the command, else the job.
+  local memory <const> = context.flags:value("memory", o and o.memory) or job.memory
   for _, name in ipairs {"keep", "no_wait"} do context.flags:used(name) end
   if not context.attached then runs.keep() end
   context.run_count = (context.run_count or 0) + 1 -- over all clusters of the script: they share its directories
@@ -171,15 +156,15 @@ function run_host.open(cluster, job, params, o)
     local opened, why = log:open(directory)
     if not opened then context.unsaved("the run's log", {message = why.message, where = directory .. "/run.log"}) end
   end
-  local ok, problem = require("tide.run.params").check(params)
+  local ok, problem = run_params.check(params)
   if not ok then error(problem, 0) end
   local machine <const> = core.machine()
   local waits <const> = cluster:is_shared() or o ~= nil and o.slots ~= nil -- with slots it shares even its own cluster
-  local answer, err = runs.ask {
+  local answer, err = keeper.ask {
     op = "open", job = job.name, uid = id, user = core.person(),
     node = core.node().name, pid = (core.member() or {}).pid, machine = machine.id, params = params,
     directory = run_host.absolute(directory), private = not waits or nil,
-    limits = context.flags:value("limits", limits_of(o)), bound = require("tide.run.grants").bound(job),
+    limits = context.flags:value("limits", limits_of(o)), bound = grants.bound(job),
     slots = context.flags:value("slots", o and o.slots) or math.tointeger(job.workers), memory = memory,
     checkpoint = context.attached and job.checkpoint and run_host.absolute(job.checkpoint.dir) or nil,
     keep = context.keep,
@@ -201,10 +186,10 @@ function run_host.slots(cluster, run)
   if not run.waits_for_slots then return nodes end
   local answer, err
   local fiber <const> = core.fiber(function()
-    answer, err = runs.ask({op = "grant", n = run.number, no_wait = context.no_wait or nil}, GRANT_S)
+    answer, err = keeper.ask({op = "grant", n = run.number, no_wait = context.no_wait or nil}, GRANT_S)
     if not answer and err.name == "EDIED" then -- another controller has taken over: it is asked anew
       core.sleep(1)
-      answer, err = runs.ask({op = "grant", n = run.number}, GRANT_S)
+      answer, err = keeper.ask({op = "grant", n = run.number}, GRANT_S)
     end
   end)
   local since <const> = core.now()
@@ -212,10 +197,10 @@ function run_host.slots(cluster, run)
   while not core.fiber_wait(fiber, 0.1) do
     run:look_for_interrupts()
     if context.interrupted then
-      runs.ask {op = "close", n = run.number, uid = run.id, state = "stopped", why = "interrupted"}
+      keeper.ask {op = "close", n = run.number, uid = run.id, state = "stopped", why = "interrupted"}
       error(errors.new("T0210", {message = ("interrupted while run %s waited for slots"):format(run.name)}), 0)
     end
-    local row <const> = not said and core.now() - since > SAY_S and runs.ask {op = "get", name = tostring(run.number)}
+    local row <const> = not said and core.now() - since > SAY_S and keeper.ask {op = "get", name = tostring(run.number)}
     if row and row.why then
       said = true
       context.progress:say(("tide: run %s %s"):format(run.name, row.why))
@@ -254,7 +239,7 @@ end
 
 -- The state that a run ends in: as its controller says, else as the script ended.
 local function end_of(run, answer, failure)
-  if runs.ENDED[answer.state or ""] then return answer.state, answer.why end
+  if keeper.ENDED[answer.state or ""] then return answer.state, answer.why end
   if not failure then return run.finished and "done" or "stopped", answer.why end
   return run_host.state_of(failure)
 end
@@ -263,7 +248,7 @@ end
 ---@param request table
 function run_host.tell_end(request)
   local state <const> = core.node().state
-  if state ~= "dead" and state ~= "left" then runs.ask(request, 10) end
+  if state ~= "dead" and state ~= "left" then keeper.ask(request, 10) end
 end
 
 ---The run is over for its host.
@@ -284,7 +269,7 @@ function run_host.close(run, answer, raised)
   run.params_known = answer.params or run.params -- also those set since the last report
   local last <const> = run.history[#run.history]
   run_host.record(run, {state = state, why = why, ended_at = core.wall(), reports = run.report_count,
-    loss = last and require("tide.run.report").value(last, "loss"),
+    loss = last and report_of.value(last, "loss"),
     examples_per_s = last and last.elapsed_s > 0 and run.examples_done / last.elapsed_s or nil,
     error = run_host.error_of(failure)})
   if run.log ~= context.log then run.log:close() end
@@ -306,24 +291,12 @@ end
 ---Starts a host of its own for a script, which stays when this process ends, and waits until the cluster knows the run.
 ---@param cluster string name or endpoint
 ---@param path string of the script
----@param o? {args?: string[], slots?: integer, memory?: string|integer, keep?: boolean, grace?: number, min?: integer,
----  resume?: string, max?: integer, sizes?: string|integer[], weight?: number,
----  priority?: integer} keep: its tables stay when it is closed
+---@param given? tide.submit_options
 ---@return table|nil run of tide.remote_run, table? err
-function run_host.submit(cluster, path, o)
-  o = o or {}
-  for key in pairs(o) do
-    if not SUBMIT_FIELDS[key] then
-      error(errors.new("T0115", {message = ("submit: there is no option `%s`"):format(text.clean(tostring(key))),
-        help = text.did_you_mean(tostring(key), text.sorted_keys(SUBMIT_FIELDS))}), 3)
-    end
-  end
-  local limits <const> = {min = o.min, max = o.max, sizes = o.sizes, weight = o.weight}
-  local fits <const>, mistake = require("tide.scheduler.limits").check(limits, "submit")
+function run_host.submit(cluster, path, given)
+  local o <const> = checks.options("submit", declared.submit, given)
+  local fits <const>, mistake = slot_limits.check(declared.picked(declared.limits, o), "submit")
   if not fits then return nil, mistake end
-  local memory
-  memory, mistake = run_host.memory(o.memory, "submit: memory")
-  if mistake then return nil, mistake end
   local file, why = io.open(path, "rb")
   if not file then return nil, errors.new("T0205", {message = ("cannot read `%s`: %s"):format(path, why)}) end
   file:close()
@@ -332,13 +305,8 @@ function run_host.submit(cluster, path, o)
   local words = {"run", "--cluster", cluster, "--host", id}
   local keys <const> = core.node().keys
   if keys then table.move({"--keys", keys}, 1, 2, #words + 1, words) end
-  if o.slots then table.move({"--slots", tostring(o.slots)}, 1, 2, #words + 1, words) end
-  if memory then table.move({"--memory", tostring(memory)}, 1, 2, #words + 1, words) end
-  if o.keep then words[#words + 1] = "--keep" end
-  if o.grace then table.move({"--grace", tostring(o.grace)}, 1, 2, #words + 1, words) end
-  local more <const> = require("tide.cli.limits").words(limits)
+  local more <const> = declared.words(declared.submit, o, {args = true, priority = true})
   table.move(more, 1, #more, #words + 1, words)
-  if o.resume then table.move({"--resume", o.resume}, 1, 2, #words + 1, words) end
   words[#words + 1] = path
   for _, word in ipairs(o.args or {}) do words[#words + 1] = word end
   if not detached.start(log, table.unpack(words)) then
@@ -348,13 +316,13 @@ function run_host.submit(cluster, path, o)
   while core.now() < deadline do
     local found <const> = require("tide.run.remote").find(id)
     if found and o.priority then
-      local ok <const>, err = runs.ask {op = "priority", name = found.name, priority = o.priority}
+      local ok <const>, err = keeper.ask {op = "priority", name = found.name, priority = o.priority}
       if not ok then return nil, err end
     end
     if found then return found end
     local code <const> = detached.exit_code(log)
     if code then
-      local last <const> = require("tide.cluster.children").last_lines(log, 12):gsub("\n?ended %d+$", "")
+      local last <const> = children.last_lines(log, 12):gsub("\n?ended %d+$", "")
       local exit <const> = math.tointeger(tonumber(code)) or 1
       return nil, errors.new("T0513", {where = log, exit = exit ~= 0 and exit or 1, state = "no run was begun",
         message = ("the script ended with exit code %s before its run began:\n%s"):format(code, last)})

@@ -4,10 +4,13 @@
 -- what happened, draws the progress line meanwhile, and turns Ctrl-C into a stop: once at the next report, twice now.
 local artifacts = require "tide.run.artifacts"
 local array_files = require "tide.array_files"
+local bundle = require "tide.bundle"
+local checkpoints = require "tide.run.checkpoint"
 local checks = require "tide.checks"
-local children = require "tide.cluster.children"
+local children = require "tide.provision.children"
 local core = require "tide.core"
 local extensions = require "tide.run.extensions"
+local keeper = require "tide.keeper"
 local outbox = require "tide.run.outbox"
 local pieces = require "tide.run.pieces"
 local script = require "tide.script"
@@ -99,14 +102,14 @@ local function create_tables(self, resumed)
     o.seed = spec.seed or self.seed
     local handle, err = core.table(o)
     if not handle then
-      error(resumed and require("tide.run.checkpoint").error(err) or errors.from(err), 0)
+      error(resumed and checkpoints.error(err) or errors.from(err), 0)
     end
     handles[key], names[key] = handle, o.name
     if (spec.keep or self.cluster.context.keep) and not spec.shared then keeps[#keeps + 1] = o.name end
     if spec.name and not spec.shared then named[#named + 1] = o.name end
   end
   if #keeps > 0 or #named > 0 then
-    require("tide.cluster.runs").ask {op = "tables", n = self.number, keeps = keeps, named = named}
+    keeper.ask {op = "tables", n = self.number, keeps = keeps, named = named}
   end
   return handles, names
 end
@@ -123,7 +126,7 @@ function run.restore_job(self, context, job, name)
   local dir = context.resume
   context.resume = nil
   context.flags:used "resume"
-  local restored, err = require("tide.run.checkpoint").restore(dir, nil,
+  local restored, err = checkpoints.restore(dir, nil,
     {job = job.name, run = name, number = self.number, memory = self.memory, others = not context.attached})
   if not restored then error(err, 0) end
   for line in restored.skipped:gmatch "[^\n]+" do context.warn(line) end
@@ -177,9 +180,7 @@ end
 ---@param cluster table
 ---@param job tide.job
 ---@param params? table over the job's own
----@param o? {slots?: integer, min?: integer, max?: integer, sizes?: string|integer[], weight?: number,
----  preemptible?: boolean, memory?: string|integer} on a shared cluster: worker slots, for which is waited; limits of
----  what a policy gives; what its tables may take on each node
+---@param o? tide.start_options
 ---@return tide.run
 ---@package
 function run.start(cluster, job, params, o)
@@ -196,7 +197,7 @@ function run.start(cluster, job, params, o)
   for k, v in pairs(job.params or {}) do merged[k] = v end
   for k, v in pairs(params or {}) do merged[k] = v end
   local seed = job.seed or require("tide").seed
-  local modules <const> = require("tide.bundle").collect()
+  local modules <const> = bundle.collect()
   local opened <const> = run_host.open(cluster, job, merged, o)
   local self = setmetatable({
     id = opened.id, name = opened.name, number = opened.number, memory = opened.memory,
@@ -584,10 +585,10 @@ end
 ---@return table info {generation, clock, cut, full, rows, bytes, took_s}
 function run:checkpoint(o)
   o = o or {}
-  script.check_fields("T0708", "run:checkpoint", o, {dir = true, cut = true})
-  local settings, problem = require("tide.run.checkpoint").settings {dir = o.dir or (self.job.checkpoint or {}).dir,
-                                                                 cut = o.cut}
-  if not settings then error(script.error("T0708", "run:checkpoint: " .. problem), 0) end
+  checks.known("T0708", "run:checkpoint", o, {dir = true, cut = true})
+  local settings, problem = checkpoints.settings({dir = o.dir or (self.job.checkpoint or {}).dir,
+    cut = o.cut}, "run:checkpoint")
+  if not settings then error(problem, 0) end
   return ask(self, {op = "checkpoint", dir = o.dir, cut = o.cut}, CHECKPOINT_S)
 end
 

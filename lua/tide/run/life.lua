@@ -9,10 +9,10 @@
 local core = require "tide.core"
 local errors = require "tide.errors"
 local extensions = require "tide.run.extensions"
+local keeper = require "tide.keeper"
 local notes = require "tide.run.notes"
 local params = require "tide.run.params"
 local report = require "tide.run.report"
-local runs = require "tide.cluster.runs"
 local script = require "tide.script"
 local service = require "tide.service"
 
@@ -60,8 +60,8 @@ function methods:tell_runs(now)
   local state, why = self:run_state()
   local changed <const> = state ~= self.told_state
   if not (now or changed) and core.now() - (self.told_at or 0) < core.limit "run_tell_every" then return end
-  local keeper <const> = runs.find()
-  if not keeper then return end
+  local address <const> = keeper.find()
+  if not address then return end
   self.told_at, self.told_state = core.now(), state
   local loss <const> = report.value(self.last or {}, "loss")
   local done <const> = self.done_examples + (self.partial.examples or 0)
@@ -74,7 +74,7 @@ function methods:tell_runs(now)
     workers = #self:running(), params = self.told_params ~= self.params and self.params or nil,
     progress = {report = self.clock, loss = loss, examples = done, rate = rate, total = self:total()}}
   self:tell_of_slots(told)
-  core.send(keeper, told, "answer")
+  core.send(address, told, "answer")
   self.told_params = self.params
 end
 
@@ -223,7 +223,7 @@ function methods:stay_suspended()
     if w.state == "joining" or w.state == "waiting" then self:let_go(w) end
   end
   disappoint(self.rest.resumers, script.error("T0210", "the run was paused again before it resumed", {exit = 1}))
-  if self.a.shared then core.fiber(runs.ask, {op = "slots.less", n = self.a.number}) end
+  if self.a.shared then core.fiber(keeper.ask, {op = "slots.less", n = self.a.number}) end
 end
 
 ---All workers leave with the answer to this report, or where a job that meets does so.
@@ -260,7 +260,7 @@ function methods:suspend()
     end
   end
   if self.a.shared then
-    core.fiber(function() runs.ask {op = "slots.less", n = self.a.number} end)
+    core.fiber(function() keeper.ask {op = "slots.less", n = self.a.number} end)
   end
   self:tell_runs(true)
   self:look_for_rest()
@@ -293,7 +293,7 @@ function methods:use_slots(grant)
       self:add_workers(node, grant[name])
     else -- it is gone again
       self.coming = math.max((self.coming or 0) - grant[name], 0)
-      core.fiber(runs.ask, {op = "slots.less", n = self.a.number, grant = {[name] = grant[name]}})
+      core.fiber(keeper.ask, {op = "slots.less", n = self.a.number, grant = {[name] = grant[name]}})
     end
   end
 end
@@ -303,7 +303,7 @@ function methods:use_joined(node)
   if node.workers == 0 then return end
   core.fiber(function()
     for _ = 1, SLOT_TRIES do
-      local answer <const> = runs.ask {op = "slots.more", n = self.a.number, slots = node.workers}
+      local answer <const> = keeper.ask {op = "slots.more", n = self.a.number, slots = node.workers}
       if answer then return self:use_slots(answer.grant) end
       core.sleep(0.2) -- the keeper of runs may not have the node in its view yet
     end
@@ -352,9 +352,9 @@ function methods:ask_for_slots()
   rest.asked = (rest.asked or 0) + 1
   local asked <const> = rest.asked
   core.fiber(function()
-    local answer <const>, err = runs.ask({op = "grant", n = self.a.number}, GRANT_S)
+    local answer <const>, err = keeper.ask({op = "grant", n = self.a.number}, GRANT_S)
     if not self.life:is "asking" or self.rest ~= rest or rest.asked ~= asked then -- it was stopped, or paused again
-      if answer then runs.ask {op = "slots.less", n = self.a.number} end
+      if answer then keeper.ask {op = "slots.less", n = self.a.number} end
       return self:tell_runs(true)
     end
     if not answer then return self.life:fire("refused", err) end
@@ -426,7 +426,7 @@ from_driver["verb.workers"] = function(self, request)
   local why <const> = self:fixed_workers()
   if why then return nil, script.error("T0513", "its workers cannot change: " .. why) end
   local refused <const>, problem = self:set_workers(count)
-  if refused then return nil, problem or script.error("T0113", refused) end
+  if refused then return nil, problem or script.error("T0117", refused) end
   return {workers = count}
 end
 

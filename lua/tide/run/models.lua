@@ -3,11 +3,11 @@
 --
 -- .tide/models/NAME/VERSION/ has the file and model.json. A version is a number, given in order and never again while a
 -- later one is there. The file is a copy, so a model outlives the directory of its run.
+local checks = require "tide.checks"
 local artifacts = require "tide.run.artifacts"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local gc = require "tide.run.gc"
-local text = require "tide.text"
 
 local models = {}
 
@@ -77,8 +77,7 @@ function models.find(wanted, root)
   if record then return record end
   local names = {}
   for _, model in ipairs(models.list(root)) do names[model.name] = true end
-  return nil, errors.new("T0401", {message = ("there is no model `%s` in %s"):format(text.clean(wanted), root),
-    help = text.did_you_mean(called, text.sorted_keys(names)) or "`tide models` lists them"})
+  return nil, checks.unknown("T0401", "there is no model `%s` in " .. root, wanted, names, "`tide models` lists them")
 end
 
 -- A reader for artifacts.fetch.

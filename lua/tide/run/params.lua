@@ -49,11 +49,11 @@ end
 ---@param given any
 ---@param known? table<string, any> params that there are; nil: any may be given
 ---@param o? {who?: string, new?: boolean} who: what was called; new: unknown names may be given
----@return true|nil, tide.error? err T0113
+---@return true|nil, tide.error? err T0113, T0115
 function params.check(given, known, o)
   o = o or {}
-  local function refuse(fault, help)
-    return nil, errors.new("T0113", {message = (o.who and o.who .. ": " or "") .. fault, help = help,
+  local function refuse(fault, help, code)
+    return nil, errors.new(code or "T0113", {message = (o.who and o.who .. ": " or "") .. fault, help = help,
       state = "nothing changed"})
   end
   local fault <const> = params.travel_fault(given)
@@ -63,7 +63,7 @@ function params.check(given, known, o)
     if now == nil and not o.new then
       return refuse(("there is no param `%s`"):format(name), next(known) == nil
         and "a job's field `params` names them: tide.job {params = {eps = 0.1}, ...}"
-        or text.did_you_mean(name, text.sorted_keys(known)) or "`--new` (new = true) adds one to a run")
+        or text.did_you_mean(name, known) or "`--new` (new = true) adds one to a run", "T0115")
     end
     if now ~= nil and type(value) ~= type(now) then
       local comma <const> = type(now) == "number" and type(value) == "string" and value:find "^%-?%d+,%d+$"

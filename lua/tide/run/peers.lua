@@ -103,7 +103,7 @@ end
 local function take(self, kind, rank, tag, where)
   local taken <const> = self.box:await(("peers %s %s"):format(kind, tag), rank, tag)
   if taken and taken.kind ~= kind then
-    error(script.error("T0113", ("tag `%s` is of %s at %s on worker %d, and of %s at %s here"):format(tag,
+    error(script.error("T0504", ("tag `%s` is of %s at %s on worker %d, and of %s at %s here"):format(tag,
       taken.kind, taken.where, rank, kind, where), {help = "give each use a tag of its own"}), 0)
   end
   return taken
@@ -210,7 +210,7 @@ local function add_up(self, tag, own, count, where)
     local taken <const> = take(self, "sum", rank, tag, where)
     if not taken then return nil end
     if taken.count ~= count or taken.value:type() ~= own:type() then
-      error(script.error("T0113", ("sum `%s`: %d elements, slices of %s, at %s on worker %d; %d, of %s, at %s here")
+      error(script.error("T0504", ("sum `%s`: %d elements, slices of %s, at %s on worker %d; %d, of %s, at %s here")
         :format(tag, taken.count, taken.value:type(), taken.where, rank, count, own:type(), where)), 0)
     end
     parts[rank] = taken.value

@@ -1,9 +1,12 @@
 -- A run of the cluster from outside of its script: what `cluster:run "mf-1"`, the prompt and `tide job` act by.
+local checks = require "tide.checks"
 local artifacts = require "tide.run.artifacts"
 local core = require "tide.core"
+local declared = require "tide.declared"
 local errors = require "tide.errors"
-local options = require "tide.console.options"
-local runs = require "tide.cluster.runs"
+local keeper = require "tide.keeper"
+local run_log = require "tide.run.run_log"
+local run_params = require "tide.run.params"
 local text = require "tide.text"
 local units = require "tide.units"
 
@@ -11,8 +14,13 @@ local remote_run = {}
 
 local WAIT_S <const> = 30
 local POLL_S <const> = 0.2
-local STATES <const> = {queued = 1, starting = 1, running = 1, paused = 1, suspended = 1, stopping = 1, done = 1,
-  stopped = 1, failed = 1, lost = 1}
+
+-- Options of the methods.
+local TIMEOUT <const> = {name = "timeout", type = "duration", doc = "how long it may take (30s)"}
+local RELEASE <const> = {{name = "release", type = "boolean", doc = "its slots become free"}, TIMEOUT}
+local NEW <const> = {{name = "new", type = "boolean", doc = "names that it does not have yet"}}
+local WITHIN <const> = {{name = "within", type = "duration", doc = "then it is cancelled"}}
+local AFTER <const> = {{name = "after", type = "integer", min = 0, doc = "the position to begin at"}}
 
 ---@class tide.remote_run
 ---@field name string "mf-17"
@@ -65,15 +73,11 @@ local function handle_of(row)
 end
 
 ---Runs of this cluster, oldest first.
----@param o? {job?: string, state?: string, all?: boolean} all: ended ones too
+---@param given? {job?: string, state?: string, all?: boolean} all: ended ones too
 ---@return tide.remote_run[]
-function remote_run.list(o)
-  o = options.checked(o, {"job", "state", "all"}, "runs")
-  if o.state ~= nil and not STATES[o.state] then
-    error(errors.new("T0113", {message = ("runs: there is no state `%s`"):format(text.clean(tostring(o.state))),
-      help = text.did_you_mean(tostring(o.state), text.sorted_keys(STATES))}), 2)
-  end
-  local answer, err = runs.ask {op = "list", job = o.job, state = o.state, all = o.all or o.state ~= nil}
+function remote_run.list(given)
+  local o <const> = checks.options("runs", declared.runs, given)
+  local answer, err = keeper.ask {op = "list", job = o.job, state = o.state, all = o.all or o.state ~= nil}
   if not answer then error(err, 2) end
   local list = {}
   for i, row in ipairs(answer.runs) do list[i] = handle_of(row) end
@@ -87,24 +91,14 @@ function remote_run.find(name)
   if type(name) ~= "string" and math.type(name) ~= "integer" then
     return nil, errors.new("T0113", {message = "a run has a name or a number, as `tide jobs` shows them"})
   end
-  local row, err = runs.ask {op = "get", name = tostring(name)}
+  local row, err = keeper.ask {op = "get", name = tostring(name)}
   if not row then return nil, err end
   return handle_of(row)
 end
 
-local function seconds(value, what)
-  if value == nil then return nil end
-  local s, why = value, "it is a number of seconds from 0 on, or a text such as \"30s\""
-  if type(value) == "string" then s, why = units.parse_duration(value) end
-  if type(s) ~= "number" or not (s >= 0 and s < math.huge) then
-    error(errors.new("T0113", {message = ("%s: %s"):format(what, why)}), 3)
-  end
-  return s
-end
-
-local function verb(self, name, arguments, timeout)
-  local timeout_s <const> = seconds(timeout, "timeout") or WAIT_S
-  local answer, err = runs.ask({op = "verb", name = tostring(self.n), verb = name, arguments = arguments,
+local function verb(self, name, arguments, timeout_s)
+  timeout_s = timeout_s or WAIT_S
+  local answer, err = keeper.ask({op = "verb", name = tostring(self.n), verb = name, arguments = arguments,
     timeout_s = timeout_s}, timeout_s + 10)
   if not answer then return nil, err end
   self.state, self.params = answer.state or self.state, answer.params or self.params
@@ -114,7 +108,7 @@ end
 ---Brings the fields of this handle up to date.
 ---@return tide.remote_run|nil self, table? err
 function methods:refresh()
-  local row, err = runs.ask {op = "get", name = tostring(self.n)}
+  local row, err = keeper.ask {op = "get", name = tostring(self.n)}
   if not row then return nil, err end
   for k, v in pairs(row) do self[k] = v end
   self.why = row.why
@@ -126,7 +120,7 @@ end
 ---@param o? {release?: boolean, timeout?: string|number}
 ---@return true|nil, table? err
 function methods:pause(o)
-  o = options.checked(o, {"release", "timeout"}, "pause")
+  o = checks.options("pause", RELEASE, o)
   return verb(self, "pause", {release = o.release or nil}, o.timeout)
 end
 
@@ -135,8 +129,8 @@ end
 ---@param o? {timeout?: string|number}
 ---@return true|tide.remote_run|nil, table? err the new run, if this one has ended
 function methods:resume(o)
-  o = options.checked(o, {"timeout"}, "resume")
-  if runs.ENDED[self.state] then return require("tide.run.host").restart(self, core.node().endpoint) end
+  o = checks.options("resume", {TIMEOUT}, o)
+  if keeper.ENDED[self.state] then return require("tide.run.host").restart(self, core.node().endpoint) end
   return verb(self, "resume", {}, o.timeout)
 end
 
@@ -145,9 +139,9 @@ end
 ---@param o? {new?: boolean}
 ---@return true|nil, table? err
 function methods:set(params, o)
-  local ok, err = require("tide.run.params").check(params)
+  local ok, err = run_params.check(params)
   if not ok then error(err, 2) end
-  return verb(self, "set", {params = params, new = options.checked(o, {"new"}, "set").new or nil})
+  return verb(self, "set", {params = params, new = checks.options("set", NEW, o).new or nil})
 end
 
 ---Workers join or leave until there are `count`. Those that join need free slots.
@@ -159,7 +153,7 @@ function methods:set_workers(count) return verb(self, "workers", {count = count}
 ---@param o? {within?: string|number}
 ---@return true|nil, table? err
 function methods:stop(o)
-  return verb(self, "stop", {within_s = seconds(options.checked(o, {"within"}, "stop").within, "within")})
+  return verb(self, "stop", {within_s = checks.options("stop", WITHIN, o).within})
 end
 
 ---Ends the workers now.
@@ -171,12 +165,12 @@ function methods:cancel() return verb(self, "cancel", {}) end
 ---@return string|nil state done, stopped, failed or lost
 ---@return table? err
 function methods:wait(o)
-  local timeout_s <const> = seconds(options.checked(o, {"timeout"}, "wait").timeout, "timeout")
+  local timeout_s <const> = checks.options("wait", {TIMEOUT}, o).timeout
   local deadline <const> = timeout_s and core.now() + timeout_s
   while true do
     local ok, err = self:refresh()
     if not ok then return nil, err end
-    if runs.ENDED[self.state] then return self.state end
+    if keeper.ENDED[self.state] then return self.state end
     if deadline and core.now() >= deadline then
       return nil, errors.new("T0507", {message = ("run %s is %s still"):format(self.name, self.state)})
     end
@@ -189,7 +183,7 @@ end
 ---@param o? {after?: integer} the position to begin at; default: the newest 64 KiB
 ---@return string|nil text, integer|table size of the log in bytes, or err, integer? next position behind the text
 function methods:log(o)
-  local after = options.checked(o, {"after"}, "log").after
+  local after = checks.options("log", AFTER, o).after
   local ok, err = self:refresh()
   if not ok then return nil, err end
   if self.controller then
@@ -197,7 +191,7 @@ function methods:log(o)
     if answer then return answer.text, answer.size, answer.next end
   end
   local directory <const> = (self.host or {}).directory or "?"
-  local some <const>, size <const>, next_at <const> = require("tide.run.run_log").read(directory, after)
+  local some <const>, size <const>, next_at <const> = run_log.read(directory, after)
   if not some then
     return nil, errors.new("T0205", {message = ("the log of %s is %s/run.log on machine %s"):format(self.name,
       directory, (self.host or {}).machine or "?"), help = "read it there"})

@@ -5,11 +5,11 @@
 -- verbs: `stop` and `cancel` end the script. tide.main waits for that order in a fiber.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local keeper = require "tide.keeper"
 local notes = require "tide.run.notes"
-local requests = require "tide.cluster.requests"
+local requests = require "tide.requests"
 local run_host = require "tide.run.host"
 local run_log = require "tide.run.run_log"
-local runs = require "tide.cluster.runs"
 local service = require "tide.service"
 
 local script_run = {}
@@ -35,7 +35,7 @@ handle.__index = handle
 ---@return tide.script_run
 function script_run.open(context, on_stop)
   local name <const> = name_of(context.script.path)
-  local answer, err = runs.ask {op = "open", job = name, uid = context.run, user = core.person(),
+  local answer, err = keeper.ask {op = "open", job = name, uid = context.run, user = core.person(),
     node = core.node().name, pid = (core.member() or {}).pid, machine = core.machine().id,
     directory = run_host.absolute(context.directory), private = true, script = true}
   if not answer then error(err, 0) end
@@ -116,9 +116,9 @@ local requested <const> = service.new {
 
 -- The keeper, which may be another one by now, learns of the run by this.
 local function tell()
-  local keeper <const> = runs.find()
-  if not keeper then return end
-  core.send(keeper, {op = "tell", n = self.n, uid = self.uid, state = self.state, why = self.why, workers = 0,
+  local address <const> = keeper.find()
+  if not address then return end
+  core.send(address, {op = "tell", n = self.n, uid = self.uid, state = self.state, why = self.why, workers = 0,
     progress = {report = 0}}, "answer")
 end
 

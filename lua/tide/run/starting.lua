@@ -7,9 +7,10 @@
 -- with a node end the run in any case (losses.lua).
 local core = require "tide.core"
 local errors = require "tide.errors"
+local keeper = require "tide.keeper"
 local losses = require "tide.run.losses"
-local runs = require "tide.cluster.runs"
 local script = require "tide.script"
+local text = require "tide.text"
 
 local methods <const> = {}
 local starting = {methods = methods}
@@ -118,9 +119,9 @@ function methods:start_anew(why, err)
       return
     end
     say "waits for other slots"
-    runs.ask {op = "slots.less", n = self.a.number}
+    keeper.ask {op = "slots.less", n = self.a.number}
     self:tell_runs(true)
-    local answer, problem = runs.ask({op = "grant", n = self.a.number}, GRANT_S)
+    local answer, problem = keeper.ask({op = "grant", n = self.a.number}, GRANT_S)
     if self.life:is "over" or self.closed then return end
     if not answer then return self:fail(problem) end
     self.granted = answer
@@ -169,7 +170,7 @@ function methods:look_for_slots()
       nodes[#nodes + 1] = node
     end
   end
-  for _, name in ipairs(require("tide.text").sorted_keys(answer.grant)) do
+  for _, name in ipairs(text.sorted_keys(answer.grant)) do
     if not known[name] then
       local node <const> = starting.node_named(name)
       node.workers = answer.grant[name]

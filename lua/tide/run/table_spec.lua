@@ -1,4 +1,5 @@
 -- tide.table{}: the description of a parameter table, checked here, made on the nodes by core.table.
+local checks = require "tide.checks"
 local core = require "tide.core"
 local script = require "tide.script"
 local text = require "tide.text"
@@ -84,9 +85,8 @@ local function check_update(spec)
   end
   for key, value in pairs(update) do
     if key ~= 1 and not fields[key] then
-      error(script.error("T0204", ("update rule `%s` has no field `%s`"):format(rule, tostring(key)), {
-        help = text.did_you_mean(tostring(key), text.sorted_keys(fields)) or next(fields)
-          and "it has " .. table.concat(text.sorted_keys(fields), ", ") or "it has none"}), 3)
+      error(checks.unknown("T0204", ("update rule `%s`"):format(rule) .. " has no field `%s`", key, fields,
+        not next(fields) and "it has none" or nil), 3)
     end
     if key ~= 1 and key ~= "version" and not (is_number(value) and (own and key ~= "lr" or value >= 0)) then
       refuse(3, "update rule `%s`: `%s` is %s, not a number%s", rule, key, tostring(value),
@@ -222,7 +222,7 @@ local function only_field(o, name, field)
   if type(value) ~= "table" or value[field] == nil then
     refuse(3, "`%s` of tide.hashed is %s = {%s = ..}", name, name, field)
   end
-  script.check_fields("T0204", ("`%s` of tide.hashed"):format(name), value, {[field] = true})
+  checks.known("T0204", ("`%s` of tide.hashed"):format(name), value, {[field] = true})
   return value[field]
 end
 
@@ -253,7 +253,7 @@ end
 ---@param o? {limit?: integer, admit?: {after: integer}, expire?: {unused: string|number}, evict?: "lfu"}
 function table_spec.hashed(o)
   o = o or {}
-  script.check_fields("T0204", "tide.hashed", o, {limit = true, admit = true, expire = true, evict = true})
+  checks.known("T0204", "tide.hashed", o, {limit = true, admit = true, expire = true, evict = true})
   return read_forgetting(o, {"hashed", o.limit and count(o.limit, "the limit of tide.hashed") or 0})
 end
 
@@ -265,7 +265,7 @@ function table_spec.zero() return {"zero"} end
 ---@param o {low: number, high: number}
 function table_spec.uniform(o)
   if type(o) ~= "table" or not o.low or not o.high then refuse(2, "tide.uniform requires {low=, high=}") end
-  script.check_fields("T0204", "tide.uniform", o, {low = true, high = true})
+  checks.known("T0204", "tide.uniform", o, {low = true, high = true})
   return {"uniform", o.low, o.high}
 end
 
@@ -273,7 +273,7 @@ end
 ---@param o {std: number}
 function table_spec.normal(o)
   if type(o) ~= "table" or not o.std then refuse(2, "tide.normal requires {std=}") end
-  script.check_fields("T0204", "tide.normal", o, {std = true})
+  checks.known("T0204", "tide.normal", o, {std = true})
   return {"normal", o.std}
 end
 
@@ -281,7 +281,7 @@ end
 ---@param o {fan_in: number, fan_out: number}
 function table_spec.xavier(o)
   if type(o) ~= "table" or not o.fan_in or not o.fan_out then refuse(2, "tide.xavier requires {fan_in=, fan_out=}") end
-  script.check_fields("T0204", "tide.xavier", o, {fan_in = true, fan_out = true})
+  checks.known("T0204", "tide.xavier", o, {fan_in = true, fan_out = true})
   return {"xavier", o.fan_in, o.fan_out}
 end
 
@@ -329,8 +329,7 @@ function table_spec.new(fields)
   local spec, all = {}, fields_known()
   for key, value in pairs(fields) do
     if not all[key] then
-      error(script.error("T0204", ("table field `%s` is not known"):format(tostring(key)),
-        {help = text.did_you_mean(tostring(key), text.sorted_keys(all))}), 2)
+      error(checks.unknown("T0204", "table field `%s` is not known", key, all), 2)
     end
     check_row(all[key], value)
     spec[key] = value

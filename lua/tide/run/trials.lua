@@ -16,11 +16,26 @@ local text = require "tide.text"
 
 local trials = {}
 
-local FIELDS <const> = {cluster = true, job = true, space = true, search = true, count = true, parallel = true,
-                        slots = true, metric = true, goal = true, reports = true, min_reports = true, eta = true,
-                        seed = true, record = true, score = true}
-local SEARCHES <const> = {grid = true, random = true, halving = true}
 local TRIALS_MAX <const> = 10000
+---@type tide.declared[]
+local ROWS <const> = {
+  {name = "cluster", type = "table", required = true, doc = "what tide.cluster gave"},
+  {name = "job", type = "table", required = true, said = "tide.job", doc = "what tide.job gave"},
+  {name = "space", type = "table", required = true, said = "table<string, any>", doc = "values of params by name"},
+  {name = "search", type = "string", choices = {"grid", "random", "halving"}, default = "grid",
+   doc = "all combinations (grid), draws, or draws of which the poor ones are stopped early"},
+  {name = "count", type = "integer", min = 1, max = TRIALS_MAX, doc = "how many trials random and halving make"},
+  {name = "parallel", type = "integer", min = 1, doc = "trials at a time (default: as the cluster has slots)"},
+  {name = "slots", type = "integer", min = 1, doc = "of each (default: the job's `workers`, else 1)"},
+  {name = "metric", type = "string", doc = "a number of the reports (loss)"},
+  {name = "goal", type = "string", choices = {"min", "max"}, default = "min", doc = "which is better (min)"},
+  {name = "reports", type = "integer", min = 1, doc = "after how many reports of all workers a trial is done"},
+  {name = "min_reports", type = "integer", min = 1, default = 1, doc = "halving: before the first look (1)"},
+  {name = "eta", type = "integer", min = 2, default = 3, doc = "halving: one of so many continues (3)"},
+  {name = "seed", type = "integer", min = 0, doc = "of the draws"},
+  {name = "record", type = "string", doc = "a file that keeps what is done, from which the search continues"},
+  {name = "score", type = "function", said = "fun(run, report): number", doc = "in place of `metric`"},
+}
 
 local function fail(message, help) error(script.error("T0113", "tide.trials: " .. message, {help = help}), 4) end
 
@@ -78,7 +93,7 @@ local function check_space(o)
   for name, values in pairs(o.space) do
     if (o.job.params or {})[name] == nil then
       fail(("job `%s` has no param `%s`"):format(o.job.name, tostring(name)),
-        text.did_you_mean(tostring(name), text.sorted_keys(o.job.params or {})) or "name it in the job's `params`")
+        text.did_you_mean(name, text.sorted_keys(o.job.params or {})) or "name it in the job's `params`")
     end
     local is_range <const> = getmetatable(values) == range
     if not is_range and not is_list(values) then
@@ -307,31 +322,14 @@ end
 
 function result:__tostring() return tostring(self:table()) end
 
-local function whole(o, name, least, default)
-  if o[name] == nil then return default end
-  return checks.whole("tide.trials", "`" .. name .. "`", o[name], least)
-end
-
 local function settings(given)
-  script.check_fields("T0115", "tide.trials", given, FIELDS)
-  local o = {}
-  for k, v in pairs(given) do o[k] = v end
-  if type(o.cluster) ~= "table" or not o.cluster.start then fail "`cluster` is what tide.cluster gave" end
-  if type(o.job) ~= "table" or not o.job.check_upvalues then fail "`job` is what tide.job gave" end
-  o.search, o.goal = o.search or "grid", o.goal or "min"
-  if not SEARCHES[o.search] then
-    fail(("`search` is grid, random or halving, not %s"):format(tostring(o.search)))
-  end
-  if o.goal ~= "min" and o.goal ~= "max" then fail "`goal` is min or max" end
-  if o.score ~= nil and type(o.score) ~= "function" then fail "`score` is a function of run and report" end
-  if o.metric ~= nil and type(o.metric) ~= "string" then fail "`metric` is the name of a number of reports" end
-  if o.record ~= nil and type(o.record) ~= "string" then fail "`record` is the path of a file" end
+  local o <const> = checks.options("tide.trials", ROWS, given)
+  if not o.cluster.start then fail "`cluster` is what tide.cluster gave" end
+  if not o.job.check_upvalues then fail "`job` is what tide.job gave" end
   check_space(o)
   o.metric = o.metric or (o.score and "score" or "loss")
-  o.slots = whole(o, "slots", 1, math.tointeger(o.job.workers) or 1)
-  o.reports, o.count = whole(o, "reports", 1), whole(o, "count", 1)
-  o.min_reports, o.eta = whole(o, "min_reports", 1, 1), whole(o, "eta", 2, 3)
-  o.seed = whole(o, "seed", 0, require("tide").seed)
+  o.slots = o.slots or math.tointeger(o.job.workers) or 1
+  o.seed = o.seed or require("tide").seed
   if o.search == "halving" and not o.reports then
     fail "halving requires `reports`, after how many reports of all workers a trial is done"
   elseif o.search ~= "grid" and not o.count then
@@ -339,11 +337,10 @@ local function settings(given)
   elseif o.search == "grid" and o.count then
     fail "a grid has as many trials as its space has points: `count` is for random and halving"
   end
-  if o.count and o.count > TRIALS_MAX then fail(("at most %d trials"):format(TRIALS_MAX)) end
   local total = 0
   for _, node in ipairs(o.cluster:agents()) do total = total + (node.workers or 0) end
   if o.slots > total then fail(("a trial has %d slots, the cluster %d"):format(o.slots, total)) end
-  o.parallel = math.min(whole(o, "parallel", 1, total // o.slots), total // o.slots)
+  o.parallel = math.min(o.parallel or math.maxinteger, total // o.slots)
   return o
 end
 

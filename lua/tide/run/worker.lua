@@ -10,7 +10,7 @@ local data_sets = require "tide.run.data_sets"
 local output = require "tide.run.output"
 local pieces = require "tide.run.pieces"
 local report = require "tide.run.report"
-local requests = require "tide.cluster.requests"
+local requests = require "tide.requests"
 local script = require "tide.script"
 local service = require "tide.service"
 

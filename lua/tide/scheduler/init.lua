@@ -15,6 +15,7 @@ local limits = require "tide.scheduler.limits"
 local models = require "tide.scheduler.models"
 local nodes = require "tide.scheduler.nodes"
 local placer = require "tide.policy.placer"
+local script = require "tide.script"
 local settle = require "tide.scheduler.settle"
 local shares = require "tide.policy.persons"
 local text = require "tide.text"
@@ -236,7 +237,7 @@ end
 
 local function journal_path()
   if core.simulated() then return nil end
-  local directory <const> = require "tide.cluster.directory"
+  local directory <const> = require "tide.directory"
   local cluster <const> = core.node().cluster
   return directory.make(cluster) and directory.of(cluster) .. "/scheduling.journal" or nil
 end
@@ -519,7 +520,7 @@ function scheduler:tick()
   sample(self)
   if self.pool then self.pool:step() end
   if not self:subjects()[1] then return end -- nothing is to be decided, and the first run is not to wait for it
-  local ok, err = xpcall(self.host.step, require("tide.script").failure, self.host)
+  local ok, err = xpcall(self.host.step, script.failure, self.host)
   if not ok then core.log("error", "the scheduling policy: " .. tostring(errors.from(err).message)) end
   settle.step(self)
 end

@@ -1,26 +1,15 @@
 -- How many slots a submitted run takes: {min, max, sizes, weight, preemptible}, as its owner gives them. Pure.
+local checks = require "tide.checks"
+local declared = require "tide.declared"
 local errors = require "tide.errors"
 local text = require "tide.text"
 
 local limits = {}
 
----@class tide.scheduler.limits
----@field min? integer slots below which it waits; 1
----@field max? integer slots above which it gets none; those of the cluster
----@field sizes? "pow2"|integer[] the only numbers of slots that it takes
----@field weight? number how much its speed counts among others; 1
----@field preemptible? boolean false: it keeps its slots until it ends; true
-local FIELDS <const> = {min = true, max = true, sizes = true, weight = true, preemptible = true}
-
-local SLOTS_MOST <const> = 1 << 16
-local WEIGHT_MOST <const> = 1e6
-
 local function refuse(what, message, help)
   return nil, errors.new("T0113", {message = ("%s: %s"):format(what, message), state = "nothing was started",
     help = help})
 end
-
-local function is_count(v) return math.type(v) == "integer" and v >= 1 and v <= SLOTS_MOST end
 
 local function check_sizes(what, l)
   if l.sizes == nil or l.sizes == "pow2" then return true end
@@ -28,7 +17,7 @@ local function check_sizes(what, l)
     return refuse(what, "`sizes` is \"pow2\" or a list of numbers of slots")
   end
   for _, size in ipairs(l.sizes) do
-    if not is_count(size) then
+    if not (math.type(size) == "integer" and checks.within(declared.limits[1], size)) then
       return refuse(what, ("`sizes` has %s, which is no number of slots"):format(tostring(size)))
     end
   end
@@ -55,26 +44,13 @@ end
 ---@param total? integer
 ---@return true|nil, table? err
 function limits.check(l, what, total)
-  if type(l) ~= "table" then return refuse(what, "limits are a table") end
-  for key in pairs(l) do
-    if not FIELDS[key] then
-      return refuse(what, ("there is no limit `%s`"):format(text.clean(tostring(key))),
-        text.did_you_mean(tostring(key), text.sorted_keys(FIELDS)))
-    end
-  end
-  for _, key in ipairs {"min", "max"} do
-    if l[key] ~= nil and not is_count(l[key]) then
-      return refuse(what, ("`%s` = %s is no number of slots"):format(key, tostring(l[key])))
-    end
+  local read <const>, wrong = checks.read(what, declared.limits, l, "T0113")
+  if not read then
+    wrong.state = "nothing was started"
+    return nil, wrong
   end
   if l.min and l.max and l.min > l.max then
     return refuse(what, ("`min` = %d is above `max` = %d"):format(l.min, l.max))
-  end
-  if l.weight ~= nil and not (type(l.weight) == "number" and l.weight > 0 and l.weight <= WEIGHT_MOST) then
-    return refuse(what, ("`weight` = %s is no number above 0"):format(tostring(l.weight)))
-  end
-  if l.preemptible ~= nil and type(l.preemptible) ~= "boolean" then
-    return refuse(what, "`preemptible` is true or false")
   end
   local ok, err = check_sizes(what, l)
   if not ok then return nil, err end
@@ -84,6 +60,28 @@ function limits.check(l, what, total)
   if not total then return true end
   return refuse(what, ("no grant of the %d slots of the cluster is one of its sizes (min %s, max %s%s)"):format(total,
     l.min or 1, l.max or "any", l.sizes and ", sizes given" or ""), "it would wait for ever")
+end
+
+---@param o table options of a command
+---@return table|nil limits nil: none is given
+---@return table? err
+function limits.read(o)
+  local out <const> = {min = o.min, max = o.max, sizes = o.sizes, weight = o.weight}
+  if not next(out) then return nil end
+  if o.sizes and o.sizes ~= "pow2" then
+    out.sizes = {}
+    for word in (o.sizes .. ","):gmatch "([^,]*)," do
+      local n <const> = math.tointeger(tonumber(word))
+      if not n then
+        return nil, errors.new("T0104", {message = ("--sizes %s: pow2, or numbers of slots"):format(
+          text.clean(o.sizes))})
+      end
+      out.sizes[#out.sizes + 1] = n
+    end
+  end
+  local ok, err = limits.check(out, "limits of slots")
+  if not ok then return nil, err end
+  return out
 end
 
 return limits

@@ -1,65 +1,55 @@
 -- Nodes of a scheduled cluster that its policy adds and removes (plan.nodes), by the contract of provisioners
 -- (tide.provision). Nodes that were there before stay.
+local checks = require "tide.checks"
+local commands = require "tide.provision.commands"
 local core = require "tide.core"
+local directory = require "tide.directory"
 local errors = require "tide.errors"
 local provision = require "tide.provision"
-local text = require "tide.text"
 
 local pool = {}
 pool.__index = pool
 
----@class tide.scheduler.pool
----@field min? integer nodes with workers that there are at least, those that stay included; as many as those
----@field max integer at most
----@field kind? string of tide.provision: local, slurm; local
----@field workers? integer of each node that comes; 1
----@field price? number of a node and second, for `price_per_s_max`
-local FIELDS <const> = {min = "integer", max = "integer", kind = "string", workers = "integer", price = "number"}
-
 local NODES_MOST <const> = 256
+---@type tide.declared[]
+local ROWS <const> = {
+  {name = "min", type = "integer", min = 1, max = NODES_MOST,
+   doc = "nodes with workers that there are at least, those that stay included; as many as those"},
+  {name = "max", type = "integer", min = 1, max = NODES_MOST, required = true, doc = "the most nodes"},
+  {name = "kind", type = "string", default = "local", doc = "of tide.provision: local, slurm"},
+  {name = "workers", type = "integer", min = 1, max = NODES_MOST, default = 1, doc = "of each node that comes"},
+  {name = "price", type = "number", above = 0, doc = "of a node and second, for `price_per_s_max`"},
+}
+local WHO <const> = "nodes of a scheduling policy"
 
----@param o any
----@return true|nil, table? err
-function pool.check(o)
-  local function refuse(message, help, code)
-    return nil, errors.new(code or "T0113", {message = "nodes of a scheduling policy: " .. message,
-      state = "nothing was started", help = help})
+---@param given any
+---@return table|nil options with defaults, table? err
+function pool.check(given)
+  local o, err = checks.read(WHO, ROWS, given)
+  if o and o.min and o.min > o.max then
+    o, err = nil, errors.new("T0113", {message = ("%s: `min` = %d is above `max` = %d"):format(WHO, o.min, o.max)})
   end
-  if type(o) ~= "table" then return refuse "a table {min =, max =}" end
-  for key, value in pairs(o) do
-    local want <const> = FIELDS[key]
-    if not want then
-      return refuse(("there is no field `%s`"):format(text.clean(tostring(key))),
-        text.did_you_mean(tostring(key), text.sorted_keys(FIELDS)), "T0115")
-    end
-    local fits = want == "string" and type(value) == "string" or want == "number" and type(value) == "number"
-      and value > 0 or want == "integer" and math.type(value) == "integer" and value >= 1 and value <= NODES_MOST
-    if not fits then return refuse(("`%s` = %s is no %s"):format(key, tostring(value), want)) end
-  end
-  if not o.max then return refuse "`max`, the most nodes, is missing" end
-  if o.min and o.min > o.max then return refuse(("`min` = %d is above `max` = %d"):format(o.min, o.max)) end
-  return true
+  if err then err.state = "nothing was started" end
+  return o, err
 end
 
----@param o tide.scheduler.pool
+---@param given table
 ---@param nodes table of scheduler.nodes
 ---@return table|nil, table? err
-function pool.new(o, nodes)
-  local ok, err = pool.check(o)
-  if not ok then return nil, err end
+function pool.new(given, nodes)
+  local o <const>, wrong = pool.check(given)
+  if not o then return nil, wrong end
   if core.simulated() then
     return nil, errors.new("T0117", {message = "nodes come and go in real clusters only: `tide sim` starts none",
       help = "`tide sim jobs --max-nodes N` simulates it"})
   end
-  local directory <const> = require "tide.cluster.directory"
   local node <const> = core.node()
-  ok, err = directory.make(node.cluster)
+  local ok, err = directory.make(node.cluster)
   if not ok then return nil, err end
-  local kind <const> = o.kind or "local"
   local made
   made, err = provision.new {
-    kind = kind, cluster = node.cluster, endpoint = node.endpoint, directory = directory.of(node.cluster),
-    prefix = "auto", workers = o.workers or 1, program = require("tide.provision.commands").program(), no_store = true,
+    kind = o.kind, cluster = node.cluster, endpoint = node.endpoint, directory = directory.of(node.cluster),
+    prefix = "auto", workers = o.workers, program = commands.program(), no_store = true,
     min = 0, max = o.max,
     event = function(event)
       core.event("node", ("%s: %s%s"):format(event.name, event.state, event.reason and ", " .. event.reason or ""))

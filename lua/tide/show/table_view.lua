@@ -3,6 +3,7 @@
 -- A column is {key, title=, format=, right=}. The first column is the key column and is never cut. `format` turns a
 -- value into text for people; plain and JSON output have exact values. Cells come from outside, so they are cleaned.
 
+local checks = require "tide.checks"
 local errors = require "tide.errors"
 local text = require "tide.text"
 local units = require "tide.units"
@@ -185,7 +186,7 @@ function table_view.where(rows, columns, expression)
       if row and row[name] ~= nil then return row[name] end
       if EXPRESSION_FUNCTIONS[name] ~= nil then return EXPRESSION_FUNCTIONS[name] end
       if known[name] then return nil end
-      local near <const> = text.did_you_mean(name, text.sorted_keys(known))
+      local near <const> = text.did_you_mean(name, known)
       error(("no field `%s`%s"):format(name, near and "; " .. near or ""), 0)
     end,
     __newindex = function() error("an expression cannot assign", 0) end,
@@ -223,9 +224,7 @@ end
 function table_view.sort(rows, columns, name, reversed)
   local known <const> = fields_of(rows, columns)
   if not known[name] then
-    return nil, errors.new("T0114", {
-      message = ("--sort: no field `%s`"):format(name), help = text.did_you_mean(name, text.sorted_keys(known)),
-    })
+    return nil, checks.unknown("T0114", "--sort: no field `%s`", name, known)
   end
   local sorted, place = {}, {}
   for i, row in ipairs(rows) do

@@ -1,5 +1,6 @@
 -- The network of a simulation as scripts and files describe it: checks the description and turns it into numbers, in
 -- seconds and bytes per second. Knows no simulator.
+local text = require "tide.text"
 local units = require "tide.units"
 
 local sim_net = {}
@@ -61,7 +62,7 @@ function sim_net.parse(o)
   for key in pairs(o) do
     if not FIELDS[key] then
       error({message = ("net field `%s` is not known: %s"):format(tostring(key),
-        table.concat(require("tide.text").sorted_keys(FIELDS), ", "))}, 0)
+        table.concat(text.sorted_keys(FIELDS), ", "))}, 0)
     end
   end
   local net = {}

@@ -9,6 +9,9 @@
 --   ends       every run ends in one of its states, soon after the chaos
 --   examples   a run that is done has counted every example of every pass, once
 --   left       no worker and no table is left
+local keeper = require "tide.keeper"
+local script = require "tide.script"
+local text = require "tide.text"
 local tide = require "tide"
 local core = require "tide.core"
 local runs = require "tide.cluster.runs"
@@ -88,7 +91,7 @@ local Place = tide.actor {
     self.hosts[id] = core.spawn {source = DRIVER, chunk = "@tide/driver.lua", role = "control", argument = {
       run = id, attached = true, cluster_name = a.cluster, quiet = true, simulated = true, interrupts = 0,
       script = {text = a.text, path = a.path, sha = a.sha, args = words,
-        args_sha = require("tide.script").args_sha(words)}}}
+        args_sha = script.args_sha(words)}}}
   end,
   -- As its process would: with all that is in it.
   kill = function(self, id, controller)
@@ -99,8 +102,8 @@ local Place = tide.actor {
 
 ---- the driver ------------------------------------------------------------------------------------------------------
 
-local ALLOWED <const> = {T0513 = true, T0507 = true, T0603 = true, T0113 = true, T0501 = true, T0508 = true,
-  T0210 = true, T0601 = true, T0505 = true, T0502 = true, T0509 = true}
+local ALLOWED <const> = {T0513 = true, T0507 = true, T0603 = true, T0113 = true, T0115 = true, T0117 = true,
+  T0501 = true, T0508 = true, T0210 = true, T0601 = true, T0505 = true, T0502 = true, T0509 = true}
 local WORDS <const> = {examples = "counted", slots = "given out"}
 
 local function fail(checker, ...) error(("%s: %s"):format(checker, (...):format(select(2, ...))), 0) end
@@ -110,7 +113,7 @@ local chaos = {}
 chaos.__index = chaos
 
 function chaos:rows()
-  local answer <const>, err = runs.ask({op = "list", all = true}, 5)
+  local answer <const>, err = keeper.ask({op = "list", all = true}, 5)
   if not answer then self.why_not = err.message end
   return answer and answer.runs
 end
@@ -121,7 +124,7 @@ function chaos:look()
   local workers, given, ended = {}, {}, self.ended
   for _, member in ipairs(core.members()) do workers[member.name] = member.workers or 0 end
   for _, row in ipairs(rows) do
-    local is_over <const> = runs.ENDED[row.state]
+    local is_over <const> = keeper.ENDED[row.state]
     if ended[row.n] and ended[row.n] ~= row.state then
       fail("states", "run %s was %s and is %s", row.name, ended[row.n], row.state)
     end
@@ -174,7 +177,7 @@ local VERBS <const> = {
 
 -- An active one, if there is any.
 function chaos:any_run()
-  local rows <const> = runs.ask({op = "list"}, 5)
+  local rows <const> = keeper.ask({op = "list"}, 5)
   if not rows or #rows.runs == 0 then return nil end
   return self.cluster:run(rows.runs[1 + sim.rng:below(#rows.runs)].name)
 end
@@ -223,9 +226,9 @@ function chaos:end_all()
   repeat
     left = {}
     for _, row in ipairs(self:look() or {{name = self.why_not, state = "?"}}) do
-      if not runs.ENDED[row.state] then
+      if not keeper.ENDED[row.state] then
         left[#left + 1] = row.name .. " " .. row.state
-        if row.n and sim.rng:below(8) == 0 then runs.ask {op = "verb", name = tostring(row.n), verb = "cancel"} end
+        if row.n and sim.rng:below(8) == 0 then keeper.ask {op = "verb", name = tostring(row.n), verb = "cancel"} end
       end
     end
     core.sleep(0.25)
@@ -268,7 +271,7 @@ local function check_left()
   repeat
     core.sleep(0.25)
     what = nil
-    local held <const> = runs.ask {op = "held"}
+    local held <const> = keeper.ask {op = "held"}
     if not held or held.free ~= held.total then what = ("slots: %d of %d are free"):format(held and held.free or -1,
       held and held.total or -1) end
     for _, entry in ipairs(core.tables()) do what = "left: table " .. entry.name end
@@ -285,7 +288,6 @@ end
 
 local function drive()
   local rng <const> = sim.rng
-  local script <const> = require "tide.script"
   sim.net {latency = {"20us", ("%dus"):format(100 + rng:below(3000))}}
   local workers <const>, nodes <const> = 1 + rng:below(3), 2 + rng:below(3)
   local made, cluster = pcall(tide.cluster, {nodes = nodes, servers = 1, workers = workers,
@@ -314,11 +316,11 @@ local function drive()
   local started <const> = chaos.run(cluster, places, ranks, crashable, results)
   check_left()
   local by_state = {}
-  for _, row in ipairs(runs.ask({op = "list", all = true}).runs) do
+  for _, row in ipairs(keeper.ask({op = "list", all = true}).runs) do
     by_state[row.state] = (by_state[row.state] or 0) + 1
   end
   local words = {}
-  for _, state in ipairs(require("tide.text").sorted_keys(by_state)) do
+  for _, state in ipairs(text.sorted_keys(by_state)) do
     words[#words + 1] = ("%d %s"):format(by_state[state], state)
   end
   print(("%d hosts: %s; %d told of their runs"):format(started, table.concat(words, ", "), #results))

@@ -5,6 +5,7 @@ local errors = require "tide.errors"
 local shares = require "tide.policy.persons"
 local profiles = require "tide.sim.jobs.profiles"
 local report = require "tide.sim.jobs.report"
+local text = require "tide.text"
 local trace = require "tide.sim.jobs.trace"
 local world = require "tide.sim.jobs.world"
 
@@ -34,7 +35,7 @@ local function fail(message) error(errors.new("T0113", {message = "tide.sim.jobs
 local function check_field(name, value)
   local kind = FIELDS[name]
   if not kind then fail(("there is no field `%s`; there are %s"):format(tostring(name),
-    table.concat(require("tide.text").sorted_keys(FIELDS), ", "))) end
+    table.concat(text.sorted_keys(FIELDS), ", "))) end
   if kind == "integer" and not (math.type(value) == "integer" and value >= 1 and value <= 4096) then
     fail(("`%s` must be an integer, 1 to 4096"):format(name))
   elseif kind == "number" and not (type(value) == "number" and value >= 0 and value < 1e9) then

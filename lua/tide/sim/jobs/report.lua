@@ -1,6 +1,8 @@
 -- What came of a simulation of jobs: completion times, what they would have been alone, how much of the cluster was
 -- held and used, and charts of it.
+local Job = require "tide.sim.jobs.job"
 local core = require "tide.core"
+local text = require "tide.text"
 
 local report = {}
 
@@ -57,7 +59,6 @@ end
 
 -- Seconds of a job on `slots` slots that it alone has from its submission on.
 local function time_alone(world, job, slots)
-  local Job = require "tide.sim.jobs.job"
   local alone = Job.new(job.id, job.request, world.adapts)
   local counts, places, left = {}, {}, math.max(math.min(slots, alone.max), 1)
   while left > 0 do
@@ -144,7 +145,7 @@ function report.charts(results)
   for _, r in ipairs(results) do
     for name in pairs(r.by_app) do apps[name] = true end
   end
-  charts[5].groups = require("tide.text").sorted_keys(apps)
+  charts[5].groups = text.sorted_keys(apps)
   table.insert(charts[5].groups, 1, "all")
   for i, r in ipairs(results) do
     charts[1].series[i] = {name = r.policy, points = completion(r.jct)}

@@ -1,5 +1,5 @@
 -- Files that a run keeps, as `tide job artifacts` and `tide runs artifacts` print them.
-local listing = require "tide.show.listing"
+local listing = require "tide.command.listing"
 local text = require "tide.text"
 
 local COLUMNS <const> = {{key = "name"}, {key = "bytes", title = "size", format = "size"}, {key = "rank"},

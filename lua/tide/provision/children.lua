@@ -1,7 +1,9 @@
 -- Node processes as children of this one: started, awaited as members, seen to end. Under `tide sim` simulated nodes in
 -- their place, with the same face.
 local core = require "tide.core"
+local declared = require "tide.declared"
 local errors = require "tide.errors"
+local text = require "tide.text"
 
 local children = {
   join_s = 10,                                  ---@type number how long a node may take to join
@@ -43,7 +45,7 @@ function children.how_ended(child)
   for line in (child.log and children.last_lines(child.log, CRASH_LINES) or ""):gmatch "[^\n]+" do
     crash = line:match "^tide: (crashed: .*)" or crash
   end
-  return crash and require("tide.text").clean(crash) or describe_end(ended)
+  return crash and text.clean(crash) or describe_end(ended)
 end
 
 ---The error of a lost node, with how its process has ended if it is one of these.
@@ -64,9 +66,8 @@ end
 
 ---A simulated node in place of a process, with the same face.
 local function simulated_process(o)
-  local handle = core.sim_node {name = o.name, cluster = o.cluster, join = o.endpoint, workers = o.workers,
-                                no_store = o.no_store, queue_limit = o.queue_limit, memory = o.memory,
-                                rate_operations = o.rate_operations, rate_bytes = o.rate_bytes}
+  local handle = core.sim_node(declared.picked(declared.node, o, {name = o.name, cluster = o.cluster,
+    join = o.endpoint}))
   return {
     pid = function() return 0 end,
     signal = function() core.sim_kill(handle) end,
@@ -74,17 +75,13 @@ local function simulated_process(o)
   }
 end
 
----@param o {name: string, cluster: string, endpoint: string, workers: integer, no_store?: boolean, log?: string,
----  queue_limit?: integer, memory?: integer, rate_operations?: integer, rate_bytes?: integer}
+---@param o {name: string, cluster: string, endpoint: string, log?: string} and what declared.node has
 ---@return table child {name, process, log}
 function children.start(o)
   if core.simulated() then return {name = o.name, process = simulated_process(o)} end
-  local argv = {children.program, "node", "--join", o.endpoint, "--cluster", o.cluster, "--name", o.name,
-                "--workers", tostring(o.workers)}
-  if o.no_store then argv[#argv + 1] = "--no-store" end
-  for _, name in ipairs {"queue_limit", "memory", "rate_operations", "rate_bytes"} do
-    if o[name] then table.move({"--" .. name:gsub("_", "-"), tostring(o[name])}, 1, 2, #argv + 1, argv) end
-  end
+  local argv = {children.program, "node", "--join", o.endpoint, "--cluster", o.cluster, "--name", o.name}
+  local words <const> = declared.words(declared.node, o)
+  table.move(words, 1, #words, #argv + 1, argv)
   local process, err = core.process(argv, {output = o.log})
   if not process then error(errors.from(err, "T1001"), 0) end
   return {name = o.name, process = process, log = o.log}

@@ -37,9 +37,7 @@ function listing.print(context, rows, columns, last)
   elseif context.plain then
     lines = table_view.plain_lines(rows, columns)
   else
-    lines = table_view.lines(rows, columns, {
-      width = context.terminal.width, unicode = context.terminal.utf8, color = context:colored "stdout",
-    })
+    lines = context:table_lines(rows, columns)
   end
   if #lines > 0 then context:print(table.concat(lines, "\n")) end
   return 0

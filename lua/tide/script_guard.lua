@@ -1,6 +1,6 @@
 -- Under `tide sim` a script must not see the machine it runs on: its clock, files, processes, environment. The
 -- functions of `os` and `io` that would show them raise, for the script and its modules; Tide's own keep them.
-local script = require "tide.script"
+local errors = require "tide.errors"
 
 local guard = {}
 
@@ -28,7 +28,7 @@ local function refuse(holder, module, name, instead)
   rawset(holder, name, function(...)
     if own_caller() then return original(...) end
     local full <const> = module and module .. "." .. name or name
-    error(script.error("T0217", ("`%s` is not allowed under tide sim: use %s"):format(full, instead)), 2)
+    error(errors.new("T0217", ("`%s` is not allowed under tide sim: use %s"):format(full, instead)), 2)
   end)
 end
 
