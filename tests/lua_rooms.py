@@ -14,6 +14,7 @@ import re
 import sys
 
 LINES_MAX = 60
+API = {"", "package", "reader", "team", "feature_fields"} # modules of lua/tide that are for scripts: above its folders
 WORD = re.compile(r"\b(function|if|do|repeat|end|until)\b")
 NO_CODE = re.compile(r"""--.*|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'""")
 REQUIRE = re.compile(r"""\brequire\s*\(?\s*["'](tide[\w.]*)["']""")
@@ -23,8 +24,10 @@ HEAD = """# Folders of lua/tide that require each other (circle A B), and requir
 
 
 def folder_of(module, root):
-    """The folder below lua/tide in which a module's file lies: "." for lua/tide itself."""
+    """The folder below lua/tide in which a module's file lies: "." for lua/tide itself, "api" for what scripts see."""
     parts = module.split(".")[1:]
+    if ".".join(parts) in API:
+        return "api"
     if os.path.isdir(os.path.join(root, *parts)) and os.path.exists(os.path.join(root, *parts, "init.lua")):
         return parts[0] if parts else "."
     return parts[0] if len(parts) > 1 else "."
@@ -35,7 +38,8 @@ def look(source):
     arrows, inside = collections.defaultdict(set), collections.Counter()
     for path in glob.glob(os.path.join(root, "**/*.lua"), recursive=True):
         folder = os.path.relpath(path, root).split(os.sep)[0]
-        folder = "." if folder.endswith(".lua") else folder
+        if folder.endswith(".lua"):
+            folder = "api" if folder[:-4].replace("init", "") in API else "."
         with open(path, encoding="utf-8") as file:
             for line in file:
                 for module in REQUIRE.findall(line.split("--", 1)[0]):

@@ -11,7 +11,7 @@ local units = require "tide.units"
 local tide = {
   version = core.version,
   seed = 1,                     ---@type integer of the script: its option `seed`, else 1
-  output = {json = false, plain = false, quiet = false}, ---@type table the command's flags, for scripts that print
+  output = script.output,       ---@type table the command's flags, for scripts that print
 }
 
 ---- the script ----------------------------------------------------------------------------------------------------
@@ -216,10 +216,11 @@ local LAZY <const> = {
   package = "tide.package", team = "tide.team", compute = "tide.compute", formats = "tide.formats",
   descent = "tide.descent", multitask = "tide.multitask", trials = "tide.run.trials",
 }
-return setmetatable(tide, {__index = function(self, key)
+script.api = setmetatable(tide, {__index = function(self, key)
   local name = LAZY[key]
   if not name then return nil end
   local module = require(name)
   rawset(self, key, module)
   return module
 end})
+return tide

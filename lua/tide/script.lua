@@ -16,6 +16,8 @@ local script = {
   actors = {},       ---@type table<string, table> classes of actors by name
   newest = nil,      ---@type table|nil the job registered last
   main = nil,        ---@type function|nil what tide.main was given
+  api = {seed = 1},  ---@type table what `require "tide"` gives, once the script has required it
+  output = {json = false, plain = false, quiet = false}, ---@type table the command's flags, for scripts that print
   in_main = false,   -- true while tide.main's function runs
   modules = {},      ---@type table<string, {path: string, sha: string, text: string?}> files that the script required
   rules = {},        ---@type table<string, {numbers: table, version: string, path: string}> update rules of modules

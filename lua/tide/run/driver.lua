@@ -15,7 +15,6 @@ local runs = require "tide.cluster.runs"
 local script = require "tide.script"
 local script_run = require "tide.run.script_run"
 local stacks = require "tide.cluster.stacks"
-local tide = require "tide"
 local units = require "tide.units"
 
 local driver = {}
@@ -223,7 +222,7 @@ end
 
 ---What a script without tide.main does: its newest job, with progress and a summary.
 local function default_main()
-  local cluster <close> = tide.cluster {}
+  local cluster <close> = script.api.cluster {}
   local run = cluster:start(script.newest)
   for report in run:events "report" do
     local loss <const> = report_of.value(report, "loss")
@@ -438,7 +437,7 @@ end
 ---@return table {exit=} | {error=} | {page=}
 function driver.main(a)
   local context = new_context(a)
-  tide.output = {json = a.json or false, plain = a.plain or false, quiet = a.quiet or false}
+  for _, name in ipairs {"json", "plain", "quiet"} do script.output[name] = a[name] or false end
   require("tide.cluster").context = context
   children.program, children.interrupts = context.program or children.program, context.interrupts
   own_print(context)

@@ -196,7 +196,7 @@ function run.start(cluster, job, params, o)
   local merged = {}
   for k, v in pairs(job.params or {}) do merged[k] = v end
   for k, v in pairs(params or {}) do merged[k] = v end
-  local seed = job.seed or require("tide").seed
+  local seed = job.seed or script.api.seed
   local modules <const> = bundle.collect()
   local opened <const> = run_host.open(cluster, job, merged, o)
   local self = setmetatable({

@@ -10,6 +10,7 @@ local notes = require "tide.run.notes"
 local requests = require "tide.requests"
 local run_host = require "tide.run.host"
 local run_log = require "tide.run.run_log"
+local script = require "tide.script"
 local service = require "tide.service"
 
 local script_run = {}
@@ -40,7 +41,7 @@ function script_run.open(context, on_stop)
     directory = run_host.absolute(context.directory), private = true, script = true}
   if not answer then error(err, 0) end
   local self <const> = setmetatable({id = context.run, name = answer.name, number = answer.n, job = {name = name},
-    seed = require("tide").seed, directory = context.directory, cluster = {context = context},
+    seed = script.api.seed, directory = context.directory, cluster = {context = context},
     started_wall = core.wall()}, handle)
   self.actor, err = core.spawn {source = ACTOR, chunk = "@tide/run/script_run.lua", role = "control",
     argument = {n = answer.n, name = answer.name, uid = context.run, directory = context.directory,

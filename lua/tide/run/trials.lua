@@ -329,7 +329,7 @@ local function settings(given)
   check_space(o)
   o.metric = o.metric or (o.score and "score" or "loss")
   o.slots = o.slots or math.tointeger(o.job.workers) or 1
-  o.seed = o.seed or require("tide").seed
+  o.seed = o.seed or script.api.seed
   if o.search == "halving" and not o.reports then
     fail "halving requires `reports`, after how many reports of all workers a trial is done"
   elseif o.search ~= "grid" and not o.count then
@@ -383,7 +383,7 @@ local function sweep(_, given)
   end
   local hands = {}
   for h = 1, math.min(o.parallel, #todo) do hands[h] = work end
-  require("tide").all(hands)
+  script.api.all(hands)
   bar:finish()
   local self <const> = setmetatable({rows = rows, space = o.space, metric = o.metric, goal = o.goal}, result)
   for _, row in ipairs(rows) do
