@@ -185,10 +185,12 @@ static void begin_read(struct tide__tier *tier, struct tide__want **wants, size_
 /* Takes a row of the slab. `more`: rows beyond the bound, for rows that can freeze without a write. */
 static bool take_row(struct tide__tier *tier, uint32_t more, uint32_t *row) {
     struct tide_table *table = tier->table;
-    if (tide__slab_used(&table->slab) >= atomic_load_explicit(&tier->face.rows_most, memory_order_relaxed) + more ||
-        tide__hand_take(&table->slab, row)) {
+    const bool beyond =
+        tide__slab_used(&table->slab) >= atomic_load_explicit(&tier->face.rows_most, memory_order_relaxed) + more;
+    if ((beyond && tier->beyond == 0) || tide__hand_take(&table->slab, row)) {
         return false;
     }
+    tier->beyond -= beyond;
     const bool good = tide__rows_reach(tier, *row);
     if (!good) {
         tide__hand_give(&table->slab, *row);
@@ -257,6 +259,9 @@ void tide__thaw_step(struct tide__tier *tier) {
     while (tier->later.first && now >= tier->later_at) {
         list_add(&tier->wants, list_take(&tier->later));
     }
+    /* Rows that are in flight from other nodes may take all memory, and these nodes may wait for rows of this one. So
+     * some rows are read beyond the bound when no row can be frozen. */
+    tier->beyond = tier->rests && !tier->freeze.busy && !tier->error ? tier->reads_most : 0;
     if (tier->wants.first || tier->anew.first) {
         begin_reads(tier);
         make_rows(tier);

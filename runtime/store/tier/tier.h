@@ -154,6 +154,7 @@ struct tide__tier {
     uint64_t error_until;
     uint64_t live, cold, frozen, thawed, moved, segments_count;
     uint64_t taken;                               /* rows of the slab for which reads are in flight */
+    uint32_t beyond;                              /* rows that this turn may take beyond the bound */
     atomic_uint_fast64_t stats[TIDE__TIER_STATS]; /* any thread reads */
     atomic_uint pins;                             /* readers by place: no file is deleted. Any thread */
     uint64_t due;

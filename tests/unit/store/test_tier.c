@@ -596,6 +596,39 @@ static void rows_are_brought_up_ahead(void **state) {
     }
 }
 
+/* All rows of the other node in one call: more than memory has room for. */
+static void localize_others(struct fiber *f) {
+    struct tide_table *table = table_of(f->cluster, f->index, "cold");
+    uint64_t keys[COUNT];
+    size_t count = 0;
+    for (uint64_t key = 0; key < COUNT; key++) {
+        uint16_t owner;
+        keys[count] = key;
+        count += tide_table_where(table, key, &owner) == 0 && owner != tide_node_id(f->node);
+    }
+    CHECK(f, tide_table_localize(table, keys, count, NULL) == 0);
+    tide_table_release(table);
+}
+
+/* Rows in flight take the memory of both nodes, and each waits for rows that the other has to read. */
+static void nodes_that_wait_for_rows_of_each_other_read_beyond_their_memory(void **state) {
+    (void)state;
+    struct cluster c;
+    struct fiber fibers[2];
+    int more = 1;
+    open_cluster(&c, true, 2, 5);
+    struct tide_table_options options = tiered(&c, "cold");
+    options.technique = TIDE_RELOCATE;
+    create(&c, options);
+    run_alone(&c, 0, push_all, NULL);
+    for (unsigned i = 0; i < 2; i++) {
+        start(&c, &fibers[i], i, i, localize_others, NULL);
+    }
+    finish(&c, fibers, 2);
+    run_alone(&c, 0, check_all, &more);
+    close_cluster(&c);
+}
+
 /* ---- operations that come straight ---- */
 
 struct straight {
@@ -846,6 +879,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_limit_counts_the_rows_that_are_on_the_disk),
         cmocka_unit_test(the_cap_of_a_node_bounds_the_rows_in_memory),
         cmocka_unit_test(rows_are_brought_up_ahead),
+        cmocka_unit_test(nodes_that_wait_for_rows_of_each_other_read_beyond_their_memory),
         cmocka_unit_test(a_pull_that_comes_straight_does_not_overtake_a_push_to_a_cold_row),
         cmocka_unit_test(rows_come_back_to_a_table_with_less_memory),
         cmocka_unit_test(a_generation_has_the_rows_that_are_on_the_disk),
