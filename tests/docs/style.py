@@ -6,8 +6,8 @@ of every other page long.txt has the number of longer ones, which must not grow:
 there are fewer. A definition of the glossary has 8 to 22 words, and the terms of a group are sorted.
 
 The phrases of phrases.txt have better ones in the glossary. A page has at most as many as wording.txt says, most have none;
-a message names the better one. With PAGE the lines of these pages are listed. `--comments` lists the phrases in comments
-of the sources.
+a message names the better one. With PAGE the lines of these pages are listed. `--comments` looks at the comments of sources
+instead: those of tests and benchmarks are counted, the others have as many phrases as wording.txt says for their folder.
 
 Tutorial, guides and internals together have at most 70,000 words. `--levels` prints the words of each page and its reading
 level, LIX: words a sentence plus the share of words of more than six letters in percent. 40 is a newspaper, 60 a statute.
@@ -21,6 +21,7 @@ import names
 
 MOST_WORDS = 120
 MOST_TOGETHER = 70000
+UNCHECKED = ("bench", "tests")
 ROOMS = ("runtime", "kernels", "lua", "scripts", "bench", "examples", "tests")
 SHELVES = ("docs/tutorial/", "docs/guides/", "docs/internals/")
 DEFINITION = (8, 22)
@@ -99,21 +100,28 @@ def read_phrases():
     return [(re.compile(r"\b(?:" + phrase + r")\b", re.I), instead) for phrase, instead in read_table(PHRASES, "|").items()]
 
 
-def list_comments(root):
-    """Prints the phrases in comments of the sources."""
+def check_comments(root):
+    """Problems with the phrases in comments of the sources; prints how many there are in tests and benchmarks."""
     paths = sorted(path for room in ROOMS for path in glob.glob(f"{root}/{room}/**/*", recursive=True)
                    if path.endswith(names.SOURCES) and not path.startswith(f"{root}/tests/docs/"))
-    count = 0
+    phrases, found = read_phrases(), {room: [] for room in ROOMS}
     for path in paths:
         with open(path, encoding="utf-8", errors="replace") as file:
             text = file.read()
         for number, comment in names.comments(path, text):
-            for pattern, instead in read_phrases():
+            comment = re.sub(r"@(param|field) \w+|`[^`\n]*`|\{[^}\n]*\}", "", comment)  # code is no phrase
+            for pattern, instead in phrases:
                 for match in pattern.finditer(comment):
-                    count += 1
                     at = number + comment.count("\n", 0, match.start())
-                    print(f"{os.path.relpath(path, root)}:{at}: `{match[0]}`: write {instead}")
-    print(f"{count} phrases in comments")
+                    name = os.path.relpath(path, root)
+                    found[name.split("/")[0]].append(f"{name}:{at}: `{match[0]}`: write {instead}")
+    allowed, problems = read_table(WORDING, " "), []
+    for room, lines in found.items():
+        if room in UNCHECKED:
+            print(f"{room}: {len(lines)} phrases in comments")
+        elif len(lines) > int(allowed.get(room, 0)):
+            problems += lines + [f"{room}: {len(lines)} such phrases in comments, {allowed.get(room, 0)} are excepted"]
+    return problems
 
 
 def check_phrases(texts, allowed, listed):
@@ -171,8 +179,9 @@ def lower(path, allowed, counts):
 
 def main(root, *arguments):
     if "--comments" in arguments:
-        list_comments(root)
-        return 0
+        problems = check_comments(root)
+        print("\n".join(problems) if problems else "ok: comments of the sources")
+        return 1 if problems else 0
     pages = ["README.md"] + sorted(os.path.relpath(path, root) for path in glob.glob(f"{root}/docs/**/*.md", recursive=True)
                                    if "/reference/" not in path)
     texts = {}
@@ -197,4 +206,4 @@ def main(root, *arguments):
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(*sorted(sys.argv[1:], key=lambda word: word.startswith("--"))))

@@ -14,7 +14,7 @@ LONG = "\n\n" + "word " * 121 + "\n"
 HERE = os.path.dirname(os.path.abspath(__file__))
 MANY = "\n\n" + "\n\n".join(["word " * 100] * 50) + "\n"
 CHECKS = {"style": [f"{HERE}/style.py"], "names": [f"{HERE}/names.py"], "spell": [f"{HERE}/spell.py"],
-          "draw": [f"{HERE}/../../scripts/docs/draw.py", "--check"]}
+          "comments": [f"{HERE}/style.py", "--comments"], "draw": [f"{HERE}/../../scripts/docs/draw.py", "--check"]}
 SKIPPED = 77
 
 
@@ -54,6 +54,10 @@ FAULTS = [
     ("spell", "README.md", adds(""), ""),
     ("spell", "README.md", adds("\nThe controler decides.\n"), "`controler` is not spelled so"),
     ("spell", "README.md", adds("\n`controler`\n"), ""),
+    ("comments", "README.md", adds(""), ""),
+    ("comments", "runtime/base/budget.h", adds("\n/* Nobody\n * hears of it. */\n"), "`hears of`: write is notified of"),
+    ("comments", "lua/tide/init.lua", adds("\n-- who asks is told\n"), "`who asks`: write sender, requester or caller"),
+    ("comments", "lua/tide/init.lua", adds('\nlocal x = "somebody"\n'), ""),
     ("draw", "README.md", adds(""), ""),
     ("draw", "docs/images/run.svg", adds(" "), "docs/images/run.svg: not what"),
     ("draw", "docs/images/text/pull.txt", replaces("alt: ", "old: "), "no line `alt: ...`"),

@@ -246,7 +246,7 @@ function group:add_up(tensor, ranks)
   self.exchange:settle()
   local all <const> = mean.new(self.w, ranks, tensor:rows() * KEY)
   all:sum(tensor)
-  self.w:barrier "added up" -- then nobody wants it from another
+  self.w:barrier "added up" -- after it no worker requests it from another
   all:close()
 end
 
