@@ -88,9 +88,7 @@ int tide__lua_on_disk(lua_State *L, void (*work)(void *arg), void *arg, void (*d
         return 0;
     }
     if (is_cancelled(host)) { /* it can wait for nothing any more, and what it writes is its last */
-        const struct tide_serving *serving = tide__watch_thread(NULL);
-        work(arg);
-        (void)tide__watch_thread(serving);
+        tide__watch_aside(work, arg);
         return 0;
     }
     const int code = tide_hop(host->node, TIDE_ROLE_DISK, work, arg, drop);

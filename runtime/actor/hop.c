@@ -41,14 +41,6 @@ static void hop_release(void *state) {
     hop_leave(hop);
 }
 
-/* A node that ends has no thread left that could write for another one. */
-static int do_here(void (*work)(void *arg), void *arg) {
-    const struct tide_serving *serving = tide__watch_thread(NULL);
-    work(arg);
-    (void)tide__watch_thread(serving);
-    return 0;
-}
-
 static int never_ran(struct tide_node *node) {
     const bool stops = atomic_load_explicit(&tide_system_of(node)->stopping, memory_order_relaxed);
     return stops ? tide_fail(TIDE_ECANCELED, "the node is being ended")
@@ -73,7 +65,11 @@ int tide_hop(struct tide_node *node, enum tide_role role, void (*work)(void *arg
     int code = tide_spawn(node, &o, NULL);
     if (code < 0) {
         tide_free(hop);
-        return code == TIDE_ECLOSED && role == TIDE_ROLE_DISK ? do_here(work, arg) : give_up(drop, arg, code);
+        if (code != TIDE_ECLOSED || role != TIDE_ROLE_DISK) {
+            return give_up(drop, arg, code);
+        }
+        tide__watch_aside(work, arg); /* a node that ends has no thread left that could write for this one */
+        return 0;
     }
     struct tide_port *port = tide_system_port(tide_system_of(node));
     while (code == 0 && !atomic_load_explicit(&hop->done, memory_order_acquire)) {

@@ -220,7 +220,7 @@ struct watch_timers {
 enum { SLOW_TYPES = 8, SLOW_LAP = 16, SLOW_EXACT = 128 };
 struct slow {
     uint64_t limit, lap; /* in ns, TIDE_NEVER: nothing is measured; when the clock was last read. Owner thread */
-    unsigned messages;   /* since then */
+    unsigned left;       /* messages until it is read again; where nothing is measured, more than a turn has */
     unsigned exact;      /* so many more are measured one by one */
     struct tide_slow_handler entries[SLOW_TYPES]; /* under slots_lock */
     unsigned count;
@@ -325,18 +325,18 @@ void slow_init(struct scheduler *s);
 /* Measures what runs next. At the beginning of a turn, and after the thread did something else. */
 static inline void slow_begin(struct scheduler *s) {
     s->slow.lap = s->slow.exact > 0 ? tide_port_now(s->system->port) : s->now;
-    s->slow.messages = 0;
+    s->slow.left = s->slow.limit == TIDE_NEVER ? UINT32_MAX : s->slow.exact > 0 ? 1 : SLOW_LAP;
 }
 void slow_look(struct scheduler *s, const char *type);
 /* An actor of the type has handled a message, or a fiber of it has run. */
 static inline void slow_lap(struct scheduler *s, const char *type) {
-    if (++s->slow.messages == SLOW_LAP || s->slow.exact > 0) {
+    if (TIDE_UNLIKELY(--s->slow.left == 0)) {
         slow_look(s, type);
     }
 }
 /* A turn ends. */
 static inline void slow_end(struct scheduler *s) {
-    if (s->slow.messages > 0) {
+    if (s->slow.left < SLOW_LAP && s->slow.exact == 0) {
         slow_look(s, NULL);
     }
 }

@@ -5,7 +5,8 @@
  *
  * The owner thread reads the clock after SLOW_LAP messages and at the end of a turn. When these took longer than the
  * limit, the next SLOW_EXACT messages are measured one by one: what is slow again and again is named, and what was slow
- * once may be missed. In the simulator, where a turn takes no time, nothing is.
+ * once may be missed. In the simulator, where a turn takes no time, nothing is, nor on other threads: there a message
+ * costs the decrement of a counter.
  */
 #include "actor/internal.h"
 
@@ -46,10 +47,6 @@ static void slow_found(struct scheduler *s, const char *type, uint64_t ns) {
 
 /* type NULL: it is not known which of them. */
 void slow_look(struct scheduler *s, const char *type) {
-    if (s->slow.limit == TIDE_NEVER) {
-        s->slow.messages = 0;
-        return;
-    }
     const uint64_t now = tide_port_now(s->system->port), took = now - s->slow.lap;
     const bool alone = s->slow.exact > 0 && type;
     s->slow.exact -= s->slow.exact > 0;
@@ -59,5 +56,5 @@ void slow_look(struct scheduler *s, const char *type) {
         s->slow.exact = SLOW_EXACT;
     }
     s->slow.lap = now;
-    s->slow.messages = 0;
+    s->slow.left = s->slow.exact > 0 ? 1 : SLOW_LAP;
 }

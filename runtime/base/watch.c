@@ -34,6 +34,12 @@ const struct tide_serving *tide__watch_thread(const struct tide_serving *serving
     return before;
 }
 
+void tide__watch_aside(void (*work)(void *arg), void *arg) {
+    const struct tide_serving *serving = tide__watch_thread(NULL);
+    work(arg);
+    thread_serving = serving;
+}
+
 bool tide__watch_serves(void) {
     return thread_serving && !thread_serving->files;
 }

@@ -29,6 +29,8 @@ struct tide_serving {
 };
 /* The work of this thread must not block from now on; NULL: it may. Gives what was said before. `serving` is static. */
 const struct tide_serving *tide__watch_thread(const struct tide_serving *serving);
+/* A known wait: does the work, whatever of it blocks, on a thread that must not. */
+void tide__watch_aside(void (*work)(void *arg), void *arg);
 bool tide__watch_serves(void); /* must this thread's work not block, not even on files? */
 /* About to block on `path`, or NULL. Where it must not: found if the watch is on, else logged once in a build for
  * tests (without NDEBUG), so that real nodes show it too. */

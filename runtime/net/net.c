@@ -182,6 +182,11 @@ static void begin_leave(struct tide_net *net) {
     tide__members_leave(controller->link);
 }
 
+static void refresh_keys(void *arg) {
+    struct tide_net *net = arg;
+    (void)tide__tls_refresh(net->tls, net->name);
+}
+
 /* A late tick means that this process stalled; the silence that it then observes is its own. */
 static void tick(struct tide_net *net, uint64_t now) {
     uint64_t late = now > net->tick_at && !TIDE_MUTANT(stall_not_excused) ? now - net->tick_at : 0;
@@ -207,10 +212,7 @@ static void tick(struct tide_net *net, uint64_t now) {
     tide__members_tick(net, now);
     if (net->tls && now >= net->keys_at) {
         net->keys_at = now + KEYS_INTERVAL;
-        /* a known wait: looks at four files, reads them when changed */
-        const struct tide_serving *serves = tide__watch_thread(NULL);
-        (void)tide__tls_refresh(net->tls, net->name);
-        (void)tide__watch_thread(serves);
+        tide__watch_aside(refresh_keys, net); /* looks at four files, reads them when changed */
         tide__links_judge(net);
     }
 }

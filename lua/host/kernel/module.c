@@ -192,16 +192,29 @@ static const char *load(const void *bytes, size_t size, const char *sha, const c
     return problem;
 }
 
+struct module_file {
+    struct tide_port *port;
+    const char *path;
+    char *bytes;
+    size_t size;
+    int code;
+};
+
+static void read_module(void *arg) {
+    struct module_file *file = arg;
+    file->code = tide__lua_file_read(file->port, file->path, &file->bytes, &file->size);
+}
+
 /* A table came whose rule this process does not have. The thread that serves sockets waits for one small file, once:
  * what follows in its queue is of the table. */
 static int load_rule(struct tide_port *port, const char *path, const char *version) {
-    char *bytes, sha[65], text[256];
-    size_t size;
+    char sha[65], text[256];
     struct loaded *l;
-    const struct tide_serving *serves = tide__watch_thread(NULL);
-    const int code = tide__lua_file_read(port, path, &bytes, &size);
-    (void)tide__watch_thread(serves);
-    if (code < 0) {
+    struct module_file file = {.port = port, .path = path};
+    tide__watch_aside(read_module, &file);
+    char *const bytes = file.bytes;
+    const size_t size = file.size;
+    if (file.code < 0) {
         snprintf(text, sizeof text, "%s", tide_error_message());
         return tide_fail(TIDE_ENOENT, "%s; every node needs the module of its tables' rules at this path", text);
     }
