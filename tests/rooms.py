@@ -23,7 +23,7 @@ ROOMS = [
     "runtime/base", "runtime/wire", "runtime/port", "runtime/actor", "runtime/control", "runtime/net/link",
     "runtime/net/members", "runtime/net", "runtime/client", "runtime/store/rows", "runtime/store/core", "runtime/store/operation",
     "runtime/store/slots", "runtime/store/adaptive", "runtime/store/tier", "runtime/store/clocked", "runtime/store/replica",
-    "runtime/store/forget", "runtime/store/checkpoint", "runtime/store/serve", "runtime/store/client", "runtime/store", "runtime/exchange", "runtime", "kernels/tensor", "kernels/decide", "kernels/readers",
+    "runtime/store/forget", "runtime/store/checkpoint", "runtime/store/access", "runtime/store/serve", "runtime/store/client", "runtime/store", "runtime/exchange", "runtime", "kernels/tensor", "kernels/decide", "kernels/readers",
     "kernels/graph", "kernels/models", "kernels", "lua/host", "kernels/packages",
 ]
 PACKAGES = "kernels/packages"

@@ -2,15 +2,15 @@
  * A node's store, put together: the techniques there are, which function deals with which message, and
  * the store actor. The files below are rooms of it; they know techniques by core/technique.h only.
  */
-#include "store/core/table_drop.h"
-#include "store/operation/inbox.h"
+#include "store/actor.h"
+#include "store/operation/drop.h"
 #include "store/operation/resend.h"
 #include "store/adaptive/hot_keys.h"
 #include "store/adaptive/intent.h"
 #include "store/adaptive/owner.h"
 #include "store/checkpoint/node_part.h"
 #include "store/clocked/clocked.h"
-#include "store/core/catalog.h"
+#include "store/slots/catalog.h"
 #include "store/forget/hand.h"
 #include "store/operation/shard.h"
 #include "store/replica/async_replication.h"
@@ -85,16 +85,14 @@ int tide_store_create(struct tide_system *system, struct tide_net *net, uint64_t
     const uint16_t self = tide__store_self(store); /* 0: it joins, and waits for its tables */
     atomic_store(&store->synced, !net || (self != 0 && tide_net_controller(net) == self));
     struct tide_actor_options options = {.type = "store",
-                                         .handle = tide__shard_handle,
+                                         .handle = tide__store_handle,
                                          .state = store,
                                          .role = TIDE_ROLE_IO,
                                          .messages_max = STORE_MESSAGES_MAX,
                                          .bytes_max = STORE_BYTES_MAX};
     tide_address address;
     code = tide__catalog_create(store);
-    for (size_t i = 0; techniques[i] && !code; i++) {
-        code = techniques[i]->create ? techniques[i]->create(store) : 0;
-    }
+    code = code ? code : tide__moves_create(store);
     code = code ? code : tide_spawn(store->node, &options, &address);
     if (code) {
         tide_store_destroy(store);
@@ -125,7 +123,9 @@ void tide_store_destroy(struct tide_store *store) {
         tide__table_destroy(tide__table_at(store, id));
     }
     tide__catalog_destroy(store);
-    TIDE__EACH_TECHNIQUE_BACK(store, destroy, store);
-    tide__runs_destroy(store);
+    tide__replication_destroy(store);
+    tide__generations_destroy(store);
+    tide__moves_destroy(store);
+    tide__runs_destroy(store, tide__sync_destroy);
     tide_free(store);
 }

@@ -6,7 +6,7 @@
 #include "net/link/peer.h"
 #include "net/link/session.h"
 #include "net/net_state.h"
-#include "store/core/table_drop.h"
+#include "store/operation/drop.h"
 #include "store/rows/rules.h"
 #include "world.h"
 
@@ -57,8 +57,8 @@ static void check_one_owner(struct world *w, const struct table *table, uint32_t
             continue;
         }
         if (owner != NULL) {
-            swarm_fail(w, "one_owner", "table %s key %u: %s and %s have its row", table->name,
-                       number, owner->name, w->nodes[i]->name);
+            swarm_fail(w, "one_owner", "table %s key %u: %s and %s have its row", table->name, number, owner->name,
+                       w->nodes[i]->name);
         }
         owner = w->nodes[i];
     }
@@ -84,8 +84,8 @@ static void check_queue(struct world *w, const struct node *node) {
         ticket = p->ticket ? p->ticket : ticket;
     }
     if (limit > 0 && bytes > limit && !alone) {
-        swarm_fail(w, "memory", "%s has operations of %llu bytes under way, its limit is %llu",
-                   node->name, (unsigned long long)bytes, (unsigned long long)limit);
+        swarm_fail(w, "memory", "%s has operations of %llu bytes under way, its limit is %llu", node->name,
+                   (unsigned long long)bytes, (unsigned long long)limit);
     }
 }
 
@@ -98,8 +98,7 @@ static void check_memory(struct world *w, struct node *node) {
         return;
     }
     const uint64_t queues = tide_net_queued(tide_net_of(node->node)) +
-                            tide_system_mailbox_bytes(tide_system_of(node->node)) +
-                            store->parked_bytes;
+                            tide_system_mailbox_bytes(tide_system_of(node->node)) + store->parked_bytes;
     uint64_t rows = 0;
     size_t count = tide_store_tables(store, tables, TABLES_MAX);
     for (size_t i = 0; i < count && i < TABLES_MAX; i++) {
@@ -109,13 +108,12 @@ static void check_memory(struct world *w, struct node *node) {
     }
     release_tables(tables, count);
     if (kept + queues > cap) {
-        swarm_fail(w, "memory", "%s has %llu bytes of tables and %llu in queues, its cap is %llu",
-                   node->name, (unsigned long long)kept, (unsigned long long)queues,
-                   (unsigned long long)cap);
+        swarm_fail(w, "memory", "%s has %llu bytes of tables and %llu in queues, its cap is %llu", node->name,
+                   (unsigned long long)kept, (unsigned long long)queues, (unsigned long long)cap);
     }
     if (rows > kept) {
-        swarm_fail(w, "memory", "%s has tables of %llu bytes and counts %llu", node->name,
-                   (unsigned long long)rows, (unsigned long long)kept);
+        swarm_fail(w, "memory", "%s has tables of %llu bytes and counts %llu", node->name, (unsigned long long)rows,
+                   (unsigned long long)kept);
     }
 }
 
@@ -126,13 +124,12 @@ static void check_bounds(struct world *w, struct node *node) {
     for (const struct tide_session *s = tide_net_of(node->node)->sessions; s != NULL; s = s->next) {
         if (s->outbox.ring_frames > tide_limit(net_ring_frames) + TIDE_OUTBOX_VECTORS ||
             s->outbox.ring_bytes > tide_limit(net_ring_bytes) + TIDE_OUTBOX_UNIT) {
-            swarm_fail(w, "memory", "%s keeps %zu frames, %zu bytes for n%u", node->name,
-                       s->outbox.ring_frames, s->outbox.ring_bytes, s->peer->id);
+            swarm_fail(w, "memory", "%s keeps %zu frames, %zu bytes for n%u", node->name, s->outbox.ring_frames,
+                       s->outbox.ring_bytes, s->peer->id);
         }
     }
     if (store->parked_bytes > tide_limit(store_parked_bytes)) {
-        swarm_fail(w, "memory", "%s has parked %llu bytes", node->name,
-                   (unsigned long long)store->parked_bytes);
+        swarm_fail(w, "memory", "%s has parked %llu bytes", node->name, (unsigned long long)store->parked_bytes);
     }
     struct tide_actor_info actors[64];
     size_t count = tide_actors(node->node, actors, TIDE_COUNT(actors));
@@ -141,8 +138,7 @@ static void check_bounds(struct world *w, struct node *node) {
         uint32_t room = (uint32_t)option(w, SWARM_MAILBOX) + 64 * NODES_UP_MAX;
         if (strcmp(actors[i].type, "echo") == 0 && actors[i].mailbox_messages > room &&
             actors[i].mailbox_bytes > NODES_UP_MAX * (10u << 20)) {
-            swarm_fail(w, "memory", "%s: %u messages wait for the echo actor", node->name,
-                       actors[i].mailbox_messages);
+            swarm_fail(w, "memory", "%s: %u messages wait for the echo actor", node->name, actors[i].mailbox_messages);
         }
     }
 }
@@ -164,8 +160,7 @@ void check_running(struct world *w) {
 
 /* ---- rest ---- */
 
-static bool say(char *why, size_t size, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+static bool say(char *why, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 static bool say(char *why, size_t size, const char *format, ...) {
     va_list arguments;
@@ -186,20 +181,17 @@ static bool links_quiet(const struct world *w, const struct node *node, char *wh
         if (s->link == NULL) {
             return say(why, size, "%s has no connection to n%u", node->name, s->peer->id);
         }
-        if (s->outbox.ring_frames > (leases ? LEASE_FRAMES : 0) ||
-            (!leases && !tide__outbox_empty(&s->outbox))) {
-            return say(why, size, "%s has %zu frames under way to n%u", node->name,
-                       s->outbox.ring_frames, s->peer->id);
+        if (s->outbox.ring_frames > (leases ? LEASE_FRAMES : 0) || (!leases && !tide__outbox_empty(&s->outbox))) {
+            return say(why, size, "%s has %zu frames under way to n%u", node->name, s->outbox.ring_frames, s->peer->id);
         }
     }
     for (unsigned i = 0; i < w->node_count; i++) {
-        const struct tide_peer *peer =
-            w->nodes[i]->state == NODE_UP ? tide__peer(net, w->nodes[i]->id) : NULL;
+        const struct tide_peer *peer = w->nodes[i]->state == NODE_UP ? tide__peer(net, w->nodes[i]->id) : NULL;
         for (unsigned lane = 0; peer != NULL && lane < TIDE_LANE_COUNT; lane++) {
             uint64_t held = atomic_load(&peer->outstanding[lane]);
             if (held > (leases && lane == TIDE_LANE_STORE ? LEASE_BYTES : 0)) {
-                return say(why, size, "%s misses credit of %llu bytes in lane %u from %s",
-                           node->name, (unsigned long long)held, lane, w->nodes[i]->name);
+                return say(why, size, "%s misses credit of %llu bytes in lane %u from %s", node->name,
+                           (unsigned long long)held, lane, w->nodes[i]->name);
             }
         }
     }
@@ -212,8 +204,8 @@ static bool store_quiet(const struct node *node, char *why, size_t size) {
         return say(why, size, "%s has unanswered operations", node->name);
     }
     if (store->stalled != NULL || store->parked_bytes != 0) {
-        return say(why, size, "%s has operations that wait for a row or a slot (%llu bytes)",
-                   node->name, (unsigned long long)store->parked_bytes);
+        return say(why, size, "%s has operations that wait for a row or a slot (%llu bytes)", node->name,
+                   (unsigned long long)store->parked_bytes);
     }
     if (tide__moves_waiting(store)) {
         return say(why, size, "%s still moves slots", node->name);
@@ -227,8 +219,8 @@ static bool store_quiet(const struct node *node, char *why, size_t size) {
     bool quiet = true;
     for (size_t i = 0; i < count && i < TABLES_MAX && quiet; i++) {
         if (tables[i]->relocates && tide__slab_used(&tables[i]->arrivals) != 0) {
-            quiet = say(why, size, "%s waits for %u rows of %s", node->name,
-                       tide__slab_used(&tables[i]->arrivals), tables[i]->name);
+            quiet = say(why, size, "%s waits for %u rows of %s", node->name, tide__slab_used(&tables[i]->arrivals),
+                        tables[i]->name);
         }
         quiet = quiet && shared_quiet(node, tables[i], why, size);
     }
@@ -242,15 +234,15 @@ static bool actors_quiet(const struct node *node, char *why, size_t size) {
     size_t count = tide_actors(node->node, actors, TIDE_COUNT(actors));
     for (size_t i = 0; i < count && i < TIDE_COUNT(actors); i++) {
         if (actors[i].mailbox_messages > (leases ? LEASE_FRAMES * NODES_UP_MAX : 0)) {
-            return say(why, size, "%s: %u messages wait for actor %s", node->name,
-                       actors[i].mailbox_messages, actors[i].type);
+            return say(why, size, "%s: %u messages wait for actor %s", node->name, actors[i].mailbox_messages,
+                       actors[i].type);
         }
     }
     return true;
 }
 
-static bool table_redundant(const struct world *w, const struct table *table,
-                            const struct node *n, char *why, size_t size) {
+static bool table_redundant(const struct world *w, const struct table *table, const struct node *n, char *why,
+                            size_t size) {
     struct tide_table *handle;
     struct tide_table_health health;
     struct tide_table_stats stats;
@@ -258,8 +250,8 @@ static bool table_redundant(const struct world *w, const struct table *table,
         return true;
     }
     if (handle->replicas->unopened > 0) {
-        return say(why, size, "%s does not serve %u slots of %s yet", n->name,
-                   handle->replicas->unopened, handle->name);
+        return say(why, size, "%s does not serve %u slots of %s yet", n->name, handle->replicas->unopened,
+                   handle->name);
     }
     tide_table_stats(handle, &stats);
     if (stats.unreplicated > 0) {
@@ -268,8 +260,7 @@ static bool table_redundant(const struct world *w, const struct table *table,
     }
     tide_table_health(handle, &health);
     if (health.under_replicated > 0 && nodes_in(w, NODE_UP) > table->options.replicas) {
-        return say(why, size, "%s misses copies of %u slots of %s", n->name,
-                   health.under_replicated, handle->name);
+        return say(why, size, "%s misses copies of %u slots of %s", n->name, health.under_replicated, handle->name);
     }
     return true;
 }
@@ -277,8 +268,7 @@ static bool table_redundant(const struct world *w, const struct table *table,
 bool is_redundant(const struct world *w, char *why, size_t size) {
     for (unsigned i = 0; i < w->node_count; i++) {
         const struct node *n = w->nodes[i];
-        const struct tide__replication *r =
-            n->state == NODE_UP ? tide_store_of(n->node)->replication : NULL;
+        const struct tide__replication *r = n->state == NODE_UP ? tide_store_of(n->node)->replication : NULL;
         if (r != NULL && r->first != r->next) {
             return say(why, size, "%s has pushes on their way to copies", n->name);
         }
@@ -305,8 +295,7 @@ static bool members_agree(const struct world *w, char *why, size_t size) {
             }
             bool up = m.state == TIDE_MEMBER_UP, gone = m.state > TIDE_MEMBER_LEAVING;
             if ((other->state == NODE_UP && !up) || (other->state == NODE_GONE && !gone)) {
-                return say(why, size, "%s takes %s (n%u) for %d", n->name, other->name, other->id,
-                           m.state);
+                return say(why, size, "%s takes %s (n%u) for %d", n->name, other->name, other->id, m.state);
             }
         }
     }
@@ -316,8 +305,8 @@ static bool members_agree(const struct world *w, char *why, size_t size) {
 bool is_quiet(struct world *w, char *why, size_t size) {
     for (unsigned i = 0; i < w->node_count; i++) {
         const struct node *n = w->nodes[i];
-        if (n->state == NODE_UP && (!links_quiet(w, n, why, size) || !store_quiet(n, why, size) ||
-                                    !actors_quiet(n, why, size))) {
+        if (n->state == NODE_UP &&
+            (!links_quiet(w, n, why, size) || !store_quiet(n, why, size) || !actors_quiet(n, why, size))) {
             return false;
         }
     }
@@ -345,11 +334,10 @@ static void check_homes(struct world *w, const struct table *table, uint32_t num
         if (n->state != NODE_UP || tide_table_find(n->node, table->name, &handle) < 0) {
             continue;
         }
-        uint16_t told =
-            tide__route_home(atomic_load(&handle->slots[tide__slot_of(handle, key)].route));
+        uint16_t told = tide__route_home(atomic_load(&handle->slots[tide__slot_of(handle, key)].route));
         if (home != 0 && told != home) {
-            swarm_fail(w, "one_owner", "table %s key %u: %s takes n%u for its home, others n%u",
-                       table->name, number, n->name, told, home);
+            swarm_fail(w, "one_owner", "table %s key %u: %s takes n%u for its home, others n%u", table->name, number,
+                       n->name, told, home);
         }
         home = told;
         owners += owns(handle, key);
@@ -358,8 +346,7 @@ static void check_homes(struct world *w, const struct table *table, uint32_t num
     const struct node *at_home = node_of_id(w, home);
     if (at_home == NULL) {
         if (!may_lose(w, table)) {
-            swarm_fail(w, "one_owner", "table %s key %u: its home n%u is not there", table->name,
-                       number, home);
+            swarm_fail(w, "one_owner", "table %s key %u: its home n%u is not there", table->name, number, home);
         }
         return;
     }
@@ -369,10 +356,9 @@ static void check_homes(struct world *w, const struct table *table, uint32_t num
         return;
     }
     bool dead = node_of_id(w, known) == NULL;
-    if (owners > 1 || (!dead && owners == 1 && known != owner) ||
-        (!dead && owners == 0 && known != home) || (dead && w->report->lost_nodes == 0)) {
-        swarm_fail(w, "one_owner",
-                   "table %s key %u: %u nodes have its row, the last is n%u; its home %s says n%u",
+    if (owners > 1 || (!dead && owners == 1 && known != owner) || (!dead && owners == 0 && known != home) ||
+        (dead && w->report->lost_nodes == 0)) {
+        swarm_fail(w, "one_owner", "table %s key %u: %u nodes have its row, the last is n%u; its home %s says n%u",
                    table->name, number, owners, owner, at_home->name, known);
     }
 }
@@ -383,8 +369,7 @@ const float *row_at(const struct table *table, const struct node *n, uint64_t ke
         return NULL;
     }
     uint64_t word = word_of(handle, key);
-    return tide__word_state(word) == TIDE__OWNED ? tide__slab_row(&handle->slab, (uint32_t)word)
-                                                 : NULL;
+    return tide__word_state(word) == TIDE__OWNED ? tide__slab_row(&handle->slab, (uint32_t)word) : NULL;
 }
 
 /* As nobody has ever pushed to it: a push that there was no memory for may have made it. */
@@ -413,16 +398,14 @@ static void check_copies(struct world *w, const struct table *table, uint32_t nu
         const struct node *n = w->nodes[i];
         const float *copy = n->state == NODE_UP && n != home ? row_at(table, n, key) : NULL;
         bool holds = tide__chain_has(chain, n->id) && row != NULL;
-        bool may_miss = option(w, SWARM_MEMORY_S) > 0 && holds && copy == NULL &&
-                        is_initial(known, key, row);
+        bool may_miss = option(w, SWARM_MEMORY_S) > 0 && holds && copy == NULL && is_initial(known, key, row);
         if (n->state == NODE_UP && n != home && holds != (copy != NULL) && !may_miss) {
-            swarm_fail(w, "copies", "table %s key %u: %s, home is %s: a copy is %s", table->name,
-                       number, n->name, home->name, holds ? "missing" : "left over");
+            swarm_fail(w, "copies", "table %s key %u: %s, home is %s: a copy is %s", table->name, number, n->name,
+                       home->name, holds ? "missing" : "left over");
         }
-        if (copy != NULL && row != NULL &&
-            memcmp(copy, row, known->row_floats * sizeof *row) != 0) {
-            swarm_fail(w, "copies", "table %s key %u: the copy at %s differs from the row at %s",
-                       table->name, number, n->name, home->name);
+        if (copy != NULL && row != NULL && memcmp(copy, row, known->row_floats * sizeof *row) != 0) {
+            swarm_fail(w, "copies", "table %s key %u: the copy at %s differs from the row at %s", table->name, number,
+                       n->name, home->name);
         }
     }
 }
@@ -442,14 +425,13 @@ void check_rest(struct world *w) {
     for (unsigned i = 0; i < w->node_count; i++) {
         const struct node *n = w->nodes[i];
         struct tide_table *tables[TABLES_MAX];
-        size_t count =
-            n->state == NODE_UP ? tide_store_tables(tide_store_of(n->node), tables, TABLES_MAX) : 0;
+        size_t count = n->state == NODE_UP ? tide_store_tables(tide_store_of(n->node), tables, TABLES_MAX) : 0;
         for (size_t t = 0; t < count && t < TABLES_MAX; t++) {
             struct tide_table_stats stats;
             tide_table_stats(tables[t], &stats);
             if (stats.surprises > 0 && w->report->lost_nodes == 0) {
-                swarm_fail(w, "fencing", "%s met %llu relocation messages of %s that cannot be",
-                           n->name, (unsigned long long)stats.surprises, tables[t]->name);
+                swarm_fail(w, "fencing", "%s met %llu relocation messages of %s that cannot be", n->name,
+                           (unsigned long long)stats.surprises, tables[t]->name);
             }
         }
         release_tables(tables, count);
@@ -464,10 +446,9 @@ void check_rest(struct world *w) {
 /* Operations of a node that have no answer: to whom they went, and where their keys are now. */
 static size_t dump_pending(const struct node *n, char *out, size_t size) {
     size_t used = 0;
-    for (const struct tide__pending *p = tide_store_of(n->node)->pending.first;
-         p != NULL && used + 300 < size; p = p->next) {
-        used += (size_t)snprintf(out + used, size - used,
-                                 "  operation %u on %s, %u of %u keys, sent to n%u", p->kind,
+    for (const struct tide__pending *p = tide_store_of(n->node)->pending.first; p != NULL && used + 300 < size;
+         p = p->next) {
+        used += (size_t)snprintf(out + used, size - used, "  operation %u on %s, %u of %u keys, sent to n%u", p->kind,
                                  p->table->name, p->left, p->count, p->node);
         for (unsigned i = 0; i < p->passed_count && used + 100 < size; i++) {
             used += (size_t)snprintf(out + used, size - used, ", passed on to n%u", p->passed[i]);
@@ -489,8 +470,7 @@ static void dump_node(const struct node *n, char *out, size_t size) {
     size_t used = 0;
     char why[200] = "";
     (void)(links_quiet(n->world, n, why, sizeof why) && store_quiet(n, why, sizeof why));
-    used += (size_t)snprintf(out, size, "%s (n%u, state %u)%s%s\n", n->name, n->id, n->state,
-                             why[0] ? ": " : "", why);
+    used += (size_t)snprintf(out, size, "%s (n%u, state %u)%s%s\n", n->name, n->id, n->state, why[0] ? ": " : "", why);
     used += used < size ? dump_pending(n, out + used, size - used) : 0;
     if (used < size) {
         (void)tide_system_waits(tide_system_of(n->node), out + used, size - used);
@@ -511,20 +491,18 @@ static size_t dump_rows(const struct world *w, char *out, size_t size) {
                 }
                 uint64_t key = key_of(table, k), word = word_of(handle, key);
                 uint32_t route = atomic_load(&handle->slots[tide__slot_of(handle, key)].route);
-                bool waits = tide__word_state(word) == TIDE__ARRIVING,
-                     away = word & TIDE__WORD_AWAY;
+                bool waits = tide__word_state(word) == TIDE__ARRIVING, away = word & TIDE__WORD_AWAY;
                 if (!waits && !away) {
                     continue;
                 }
                 const struct tide__arrival *a = waits ? tide__arrival_of(handle, word) : NULL;
-                used += (size_t)snprintf(
-                    out + used, size - used,
-                    "  %s key %u at n%u: route %x, %s, term %u, owner %u of term %u, next %u of "
-                    "term %u, %s\n",
-                    table->name, k, w->nodes[i]->id, route, waits ? "waits" : "away",
-                    tide__word_seen(word), waits ? a->owner : tide__word_owner(word),
-                    waits ? a->owner_term : 0, waits ? a->next : 0, waits ? a->next_term : 0,
-                    waits && a->here ? "here" : "");
+                used += (size_t)snprintf(out + used, size - used,
+                                         "  %s key %u at n%u: route %x, %s, term %u, owner %u of term %u, next %u of "
+                                         "term %u, %s\n",
+                                         table->name, k, w->nodes[i]->id, route, waits ? "waits" : "away",
+                                         tide__word_seen(word), waits ? a->owner : tide__word_owner(word),
+                                         waits ? a->owner_term : 0, waits ? a->next : 0, waits ? a->next_term : 0,
+                                         waits && a->here ? "here" : "");
             }
         }
     }
@@ -540,17 +518,15 @@ void dump(struct world *w, char *out, size_t size) {
         }
     }
     if (drops(w) && !w->dropper.ended && w->dropper.doing && used + 1 < size) {
-        int n = snprintf(out + used, size - used, "  the dropper %s table %s\n", w->dropper.doing,
-                         w->dropper.name);
+        int n = snprintf(out + used, size - used, "  the dropper %s table %s\n", w->dropper.doing, w->dropper.name);
         used += n > 0 ? (size_t)n : 0;
     }
     for (unsigned i = 0; i < w->worker_count && used + 1 < size; i++) {
         const struct worker *worker = w->workers[i];
         if (!worker->ended && worker->node->state != NODE_CRASHED) {
             const struct doing *d = &worker->doing;
-            int n = snprintf(out + used, size - used, "  worker %u of %s: %s %s %s %u\n",
-                             worker->index, worker->node->name, d->verb, d->object, d->of,
-                             d->count);
+            int n = snprintf(out + used, size - used, "  worker %u of %s: %s %s %s %u\n", worker->index,
+                             worker->node->name, d->verb, d->object, d->of, d->count);
             used += n > 0 ? (size_t)n : 0;
         }
     }

@@ -318,7 +318,7 @@ static void look_at_homes(struct tide__intents *n) {
 
 static void move_end(struct tide__intents *n, struct move *move) {
     const uint16_t self = tide__store_self(n->table->store);
-    (void)tide_ticket_wait(&move->ticket);
+    (void)tide__ticket_wait((struct tide__ticket *)(void *)&move->ticket);
     for (size_t i = 0; i < move->keys.count; i++) {
         if (tide__owner_of(n->table, move->keys.at[i]) == self) {
             copy_ends(n->table, move->keys.at[i]); /* the row itself is here */

@@ -61,4 +61,7 @@ void tide__interest_done(struct tide_table *table, uint16_t home, const uint64_t
 void tide__interest_member_gone(struct tide_table *table, uint16_t node);
 void tide__interest_slot_left(struct tide_table *table, uint32_t slot);
 
+/* As tide_table_localize, asynchronous, but the homes of the keys decide what is to come. */
+int tide__table_intended(struct tide_table *table, const uint64_t *keys, size_t count, struct tide_ticket *ticket);
+
 #endif

@@ -62,7 +62,6 @@ void tide__location_learn(struct tide__location *e, uint16_t node, uint32_t term
 struct tide__locations {
     uint64_t mask;
     uint32_t straight; /* entries whose way in use that is; with none, no operation has to wait */
-    bool retry;        /* an operation that others wait for is answered */
     struct tide__location places[];
 };
 
@@ -188,7 +187,8 @@ void tide__locations_resent(struct tide_table *table, const struct tide__job *jo
     struct tide__location *e = find(table, key);
     const bool was = e && e->straight;
     if (e && tide__location_resent(e, job->id)) {
-        tide__locations_answered(table);
+        table->look_again = true;
+        table->store->look_again = true;
     }
     if (was) {
         TIDE_ASSERT(table->locations->straight > 0);
@@ -245,11 +245,11 @@ static bool came_back(struct tide_store *store, const struct tide__job *job, uin
     return fits;
 }
 
-bool tide__locations_returned(struct tide_store *store, struct tide__job *job, uint16_t node) {
+bool tide__locations_returned(struct tide__job *job) {
     job->returned = true;
     job->queued_once = true;
     job->terms = NULL;
-    if (!came_back(store, job, node)) {
+    if (!came_back(job->table->store, job, job->from)) {
         return false;
     }
     for (size_t i = 0; i < job->count; i++) {
@@ -262,21 +262,14 @@ bool tide__locations_returned(struct tide_store *store, struct tide__job *job, u
     return true;
 }
 
-void tide__locations_answered(struct tide_table *table) {
-    if (table->locations) {
-        table->locations->retry = true;
-        table->store->locations_retry = true;
-    }
-}
-
 void tide__locations_retry(struct tide_store *store) {
     const unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
-    while (store->locations_retry) {
-        store->locations_retry = false;
+    while (store->look_again) {
+        store->look_again = false;
         for (unsigned id = 1; id <= count; id++) {
             struct tide_table *table = tide__table_at(store, id);
-            if (table && table->locations && table->locations->retry) {
-                table->locations->retry = false;
+            if (table && table->look_again) {
+                table->look_again = false;
                 tide__parked_retry(table);
             }
         }

@@ -77,12 +77,10 @@ uint16_t tide__locations_way(struct tide_table *table, const struct tide__job *j
 void tide__locations_resent(struct tide_table *table, const struct tide__job *job, uint64_t key);
 /* This node, which is not home, gave the row to `node`. */
 void tide__locations_gave(struct tide_table *table, uint64_t key, uint16_t node, uint32_t term);
-/* An own operation came back from `node`. False: it was answered meanwhile, with the node's death. */
-bool tide__locations_returned(struct tide_store *store, struct tide__job *job, uint16_t node);
+/* An own operation came back from the node that sent it. False: it was answered meanwhile, with that node's death. */
+bool tide__locations_returned(struct tide__job *job);
 /* Operations that waited for an answer look again. */
 void tide__locations_retry(struct tide_store *store);
-/* One of them was answered: they do when the message in hand is dealt with. */
-void tide__locations_answered(struct tide_table *table);
 void tide__locations_free(struct tide_table *table);
 
 #endif

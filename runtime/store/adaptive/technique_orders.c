@@ -7,7 +7,7 @@
  */
 #include "store/core/options.h"
 #include "store/core/send.h"
-#include "store/core/catalog.h"
+#include "store/slots/catalog.h"
 #include "store/replica/replica.h"
 #include "store/adaptive/hot_keys.h"
 #include "tide/placement.h"

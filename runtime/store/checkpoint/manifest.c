@@ -1,7 +1,7 @@
 /* See manifest.h. Numbers of 64 bits that are no counts (ids, seeds) are text of 16 hex digits,
  * because JSON's integers are shorter. */
 #include "store/checkpoint/manifest.h"
-#include "store/core/learning_rate.h"
+#include "store/slots/learning_rate.h"
 #include "store/core/node_store.h"
 #include "store/core/options.h"
 

@@ -55,7 +55,7 @@ static void generation_free(struct tide_store *store) {
     tide_free(g);
 }
 
-static void generations_destroy(struct tide_store *store) {
+void tide__generations_destroy(struct tide_store *store) {
     if (store->generation) {
         generation_free(store);
     }
@@ -180,7 +180,7 @@ static void generation_give_up(struct tide_store *store) {
     }
 }
 
-static void generation_exit(struct tide_store *store, uint64_t monitor) {
+void tide__generation_exit(struct tide_store *store, uint64_t monitor) {
     if (store->generation && store->generation->monitor == monitor && monitor) {
         store->generation->monitor = 0;
         give_up(store);
@@ -485,20 +485,24 @@ static bool generation_advance(struct tide_store *store) {
 
 /* ---- as a technique (technique.h) ---- */
 
-static uint64_t rest(struct tide_store *store) {
+static uint64_t end_of_turn(struct tide_store *store) {
     return store->generation && generation_advance(store) ? TIDE_SECOND / 1000 : 0;
 }
 
-static bool is_idle(const struct tide_table *table) {
-    return !table->store->generation;
+static void store_event(struct tide_store *store, enum tide__store_event event) {
+    if (event == TIDE__STORE_MEMORY_FULL) {
+        generation_give_up(store);
+    }
+}
+
+static bool table_works(struct tide_table *table, enum tide__table_work work) {
+    return work == TIDE__WORK_IN_FLIGHT && table->store->generation;
 }
 
 const struct tide__technique tide__checkpoints = {
     .name = "checkpoints",
-    .destroy = generations_destroy,
-    .member = generation_member,
-    .exit = generation_exit,
-    .rest = rest,
-    .relieve = generation_give_up,
-    .table_idle = is_idle,
+    .store_event = store_event,
+    .member_changed = generation_member,
+    .end_of_turn = end_of_turn,
+    .table_works = table_works,
 };

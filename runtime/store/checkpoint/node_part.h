@@ -19,6 +19,9 @@
 enum { TIDE__GENERATION_DIR_MAX = 3500 };
 
 extern const struct tide__technique tide__checkpoints;
+void tide__generations_destroy(struct tide_store *store);
+/* An actor that this node monitors has ended: the coordinator? */
+void tide__generation_exit(struct tide_store *store, uint64_t monitor);
 tide__handler tide__cut_ask_call, tide__cut_tell_call, tide__cut_open_call, tide__cut_settle_call, tide__cut_walk_call,
     tide__cut_collect_call, tide__cut_abort_message, tide__cut_walking_message, tide__cut_wrote_message;
 

@@ -290,7 +290,7 @@ static int write_rows(struct tide_table *table, struct tide_port *port, struct t
     int code = rows ? 0 : tide_fail(TIDE_ENOMEM, "no memory to save table '%s'", table->name);
     for (size_t i = 0; i < keys->count && !code; i += most) {
         size_t count = keys->count - i < most ? keys->count - i : most;
-        code = tide__operate(table, TIDE__PULL, true, keys->at + i, count, rows, NULL, NULL);
+        code = tide__operate_plain(table, TIDE__PULL, true, keys->at + i, count, rows, NULL);
         for (size_t p = 0; p < part_count && !code; p++) {
             const size_t bytes = parts[p].floats * sizeof(float);
             take_part(&parts[p], rows, floats, count, loose);
@@ -526,7 +526,7 @@ int tide__saved_rows(struct tide_table *table, const struct tide__saved *s, cons
             }
         }
         got = filter && !code ? keep_wanted(filter, keys, rows, floats, got) : got;
-        code = code ? code : tide__operate(table, TIDE__PUSH, true, keys, got, NULL, rows, NULL);
+        code = code ? code : tide__operate_plain(table, TIDE__PUSH, true, keys, got, NULL, rows);
     }
     tide_free(rows);
     tide_free(keys);
@@ -541,10 +541,10 @@ int tide__table_assign(struct tide_table *table, const uint64_t *keys, size_t co
     int code = rows ? tide_table_flush(table) : tide_fail(TIDE_ENOMEM, "no memory to change table '%s'", table->name);
     for (size_t i = 0; i < count && !code; i += most) {
         const size_t got = count - i < most ? count - i : most;
-        code = tide__operate(table, TIDE__PULL, true, keys + i, got, rows, NULL, NULL);
+        code = tide__operate_plain(table, TIDE__PULL, true, keys + i, got, rows, NULL);
         if (!code) {
             put_part(&parts[0], rows, floats, got, values + i * parts[0].floats);
-            code = tide__operate(table, TIDE__PUSH, true, keys + i, got, NULL, rows, NULL);
+            code = tide__operate_plain(table, TIDE__PUSH, true, keys + i, got, NULL, rows);
         }
     }
     tide_free(rows);

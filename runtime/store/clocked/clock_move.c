@@ -457,7 +457,7 @@ void tide__clocked_arrived(struct tide_table *table, uint32_t slot) {
     tide__slot_advance(c, slot);
 }
 
-bool tide__clocked_moves_go_on(struct tide_table *table) {
+bool tide__clocked_uses_old_homes(struct tide_table *table) {
     struct tide__clocked *c = table->clocked;
     for (uint32_t s = 0; c && s < TIDE_SLOT_COUNT; s++) {
         uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);

@@ -348,6 +348,9 @@ void tide__staleness_free(struct tide__clocked *c);
 int tide__clocked_operate(struct tide_table *table, enum tide__kind kind, const uint64_t *keys, size_t count,
                           float *out, const float *in, struct tide_ticket *ticket);
 int tide__clocked_wait(struct tide_ticket *ticket);
+/* Adds to columns of one row in place. False: a push of the whole row is to do it, or to say what is wrong. */
+bool tide__clocked_add(struct tide_table *table, uint64_t key, const uint32_t *columns, const float *values,
+                       size_t count, int *code);
 /* The latch of a copy: FOUND (record set), NOT_FOUND (and not `create`), or an error. */
 int tide__copy_lock(struct tide__clocked *c, uint64_t key, bool create, bool patient, atomic_uint_fast64_t **word,
                     uint64_t *old, struct tide__copy_record **record);
@@ -469,7 +472,7 @@ void tide__clocked_departs(struct tide_table *table, uint32_t slot, uint16_t to)
 int tide__clocked_departed(struct tide_table *table, uint32_t slot, uint16_t to);
 void tide__clocked_arrived(struct tide_table *table, uint32_t slot);
 void tide__clocked_tell_moves(struct tide_store *store);
-bool tide__clocked_moves_go_on(struct tide_table *table);
+bool tide__clocked_uses_old_homes(struct tide_table *table);
 void tide__clock_move_member_gone(struct tide__clocked *c, uint16_t node);
 void tide__tick_pass_on(struct tide__clocked *c, uint16_t node, uint32_t clock);
 

@@ -1,14 +1,22 @@
 /* Clocks as a technique of the store (technique.h). */
 #include "store/clocked/clock_move.h"
+#include "store/operation/shard.h"
 
-static uint64_t row_changed(struct tide_table *table, uint64_t key, uint64_t word, const void *delta) {
-    return tide__row_changed(table->clocked, key, word, delta, table->width);
+static int row_event(struct tide__pass *pass, enum tide__row_event event, uint32_t slot, uint64_t key, uint64_t *word,
+                     const void *delta) {
+    (void)slot;
+    if (event == TIDE__ROW_CHANGED) {
+        *word = tide__row_changed(pass->table->clocked, key, *word, delta, pass->table->width);
+    }
+    return 0;
 }
 
 static const struct tide__operations clocked = {
-    .operate = tide__clocked_operate,
-    .wait = tide__clocked_wait,
-    .row_changed = row_changed,
+    .in_line = true,
+    .watches = true,
+    .walk = tide__walk,
+    .row_event = row_event,
+    .job = tide__plain_job,
 };
 
 static int create(struct tide_table *table, const uint64_t *chains) {
@@ -18,43 +26,72 @@ static int create(struct tide_table *table, const uint64_t *chains) {
     return code;
 }
 
-static void ends(struct tide_table *table) {
-    if (table->clocked) {
-        tide__sync_wake(table->clocked->sync); /* waiters look, and find it closing */
-    }
-}
-
-static bool is_idle(const struct tide_table *table) {
-    return !table->clocked || !table->clocked->leaving.records;
-}
-
 /* The holder of a flush lock, of whatever domain, may be at its look through all tables. */
-static void leave(struct tide_store *store) {
+static void wait_for_looks(struct tide_store *store) {
     for (struct tide__sync *sync = tide__sync_next(store, NULL); sync; sync = tide__sync_next(store, sync)) {
         tide__flush_lock(sync);
         tide__flush_unlock(sync);
     }
 }
 
-static void routes_changed(struct tide_table *table) {
-    tide__clocked_routes_changed(table, 0, TIDE_SLOT_COUNT);
+static void table_event(struct tide_table *table, enum tide__table_event event) {
+    switch (event) {
+    case TIDE__TABLE_READY:
+        tide__clocked_ready(table);
+        break;
+    case TIDE__TABLE_ENDS:
+        if (table->clocked) {
+            tide__sync_wake(table->clocked->sync); /* waiters look, and find it closing */
+        }
+        break;
+    case TIDE__TABLE_UNLISTED:
+        wait_for_looks(table->store);
+        break;
+    case TIDE__TABLE_FREED:
+        tide__clocked_destroy(table);
+        break;
+    case TIDE__TABLE_ROUTES_CHANGED:
+        tide__clocked_routes_changed(table, 0, TIDE_SLOT_COUNT);
+        break;
+    default:
+        break;
+    }
+}
+
+static bool table_works(struct tide_table *table, enum tide__table_work work) {
+    return (work == TIDE__WORK_IN_FLIGHT && table->clocked && table->clocked->leaving.records) ||
+           (work == TIDE__WORK_OLD_HOMES && tide__clocked_uses_old_homes(table));
+}
+
+static int slot_event(struct tide_table *table, enum tide__slot_event event, uint32_t slot, uint16_t to) {
+    switch (event) {
+    case TIDE__SLOT_LEAVES:
+        tide__clocked_departs(table, slot, to);
+        break;
+    case TIDE__SLOT_LEFT:
+        return tide__clocked_departed(table, slot, to);
+    case TIDE__SLOT_ARRIVED:
+        tide__clocked_arrived(table, slot);
+        break;
+    default:
+        break;
+    }
+    return 0;
+}
+
+static void store_event(struct tide_store *store, enum tide__store_event event) {
+    if (event == TIDE__STORE_SLOTS_LEFT) {
+        tide__clocked_tell_moves(store);
+    }
 }
 
 const struct tide__technique tide__clocked = {
     .name = "clocked",
-    .run_ends = tide__sync_destroy,
-    .member = tide__clocked_member,
-    .rest = tide__early_send_rest,
+    .store_event = store_event,
+    .member_changed = tide__clocked_member,
+    .end_of_turn = tide__early_send_rest,
     .table_create = create,
-    .table_destroy = tide__clocked_destroy,
-    .table_ready = tide__clocked_ready,
-    .table_ends = ends,
-    .table_idle = is_idle,
-    .table_leave = leave,
-    .routes_changed = routes_changed,
-    .slots_settle = tide__clocked_moves_go_on,
-    .slot_leaves = tide__clocked_departs,
-    .slot_left = tide__clocked_departed,
-    .slots_left = tide__clocked_tell_moves,
-    .slot_came = tide__clocked_arrived,
+    .table_event = table_event,
+    .table_works = table_works,
+    .slot_event = slot_event,
 };

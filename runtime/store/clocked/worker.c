@@ -566,7 +566,7 @@ int tide__clocked_wait(struct tide_ticket *ticket) {
     }
     struct tide__worker *worker = tide__worker_of(d->c->table);
     int code = worker ? pull(d->c, worker, d->keys, d->count, d->out)
-                      : tide__operate(d->c->table, TIDE__PULL, false, d->keys, d->count, d->out, NULL, NULL);
+                      : tide__operate_plain(d->c->table, TIDE__PULL, false, d->keys, d->count, d->out, NULL);
     tide_free(d);
     return code;
 }
@@ -650,26 +650,6 @@ void tide_table_read_end(struct tide_table_read *read) {
 
 /* ---- single columns ---- */
 
-static int add_columns(struct tide_table *table, uint64_t key, const uint32_t *columns, const float *values,
-                       size_t count) {
-    float small[256], *row = small;
-    if (table->width > TIDE_COUNT(small)) {
-        row = tide_alloc(table->width * sizeof *row);
-        if (!row) {
-            return TIDE_ENOMEM;
-        }
-    }
-    memset(row, 0, table->width * sizeof *row);
-    for (size_t i = 0; i < count; i++) {
-        row[columns[i]] += values[i];
-    }
-    int code = tide_table_push(table, &key, 1, row, NULL);
-    if (row != small) {
-        tide_free(row);
-    }
-    return code;
-}
-
 struct sparse {
     const uint32_t *columns;
     const float *values;
@@ -684,29 +664,21 @@ static void by_columns(const struct tide_table *table, float *row, const void *d
     }
 }
 
-int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *columns, const float *values, size_t count) {
+bool tide__clocked_add(struct tide_table *table, uint64_t key, const uint32_t *columns, const float *values,
+                       size_t count, int *code) {
     struct tide__clocked *c = table->clocked;
-    if (table->options.update != TIDE_UPDATE_ADD) {
-        return tide_fail(TIDE_EUNSUPPORTED, "table '%s' has another update rule than add", table->name);
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (columns[i] >= table->width) {
-            return tide_fail(TIDE_ERANGE, "column %u of table '%s' (0..%u)", columns[i], table->name, table->width - 1);
-        }
-    }
     struct tide__worker *worker = c ? tide__worker_of(table) : NULL;
-    bool plain = worker && c->model != TIDE_BSP && !c->vap && tide__all_finite(values, count) &&
-                 !(table->options.keys == TIDE_KEYS_DENSE && key >= table->options.key_count);
-    if (!plain) { /* the general way, which also says what is wrong */
-        return add_columns(table, key, columns, values, count);
+    if (!worker || c->model == TIDE_BSP || c->vap || !tide__all_finite(values, count) ||
+        (table->options.keys == TIDE_KEYS_DENSE && key >= table->options.key_count)) {
+        return false;
     }
     (void)tide__staleness_stats(c, worker); /* it uses the table */
     struct access a;
     struct place p;
     access_begin(&a, c, worker);
-    int code = write_wait(&a, key, &p);
-    if (code != TIDE__FOUND) {
-        return code;
+    *code = write_wait(&a, key, &p);
+    if (*code != TIDE__FOUND) {
+        return true;
     }
     const struct sparse sparse = {columns, values, count};
     if (p.record) {
@@ -720,5 +692,6 @@ int tide_table_add(struct tide_table *table, uint64_t key, const uint32_t *colum
     if (c->model == TIDE_ASYNC) {
         flush_by_age(c);
     }
-    return 0;
+    *code = 0;
+    return true;
 }

@@ -13,10 +13,10 @@
 #define TIDE_STORE_CLOCK_H
 
 #include "base/budget.h"
+#include "store/core/message.h"
 #include "store/core/store.h"
 #include "tide/clock.h"
 
-#define TIDE_NO_CLOCK UINT32_MAX /* no worker; as the clock of a node: it delays no other */
 
 struct tide__clocks;
 struct tide__sync;
@@ -37,7 +37,7 @@ void tide__run_release(struct tide__run *run); /* any thread */
 /* Of that number, or NULL. It stays while the I/O thread, which alone may ask, is at its message. */
 struct tide__run *tide__run_find(struct tide_store *store, uint64_t number);
 /* Unheld runs are freed; I/O thread. */
-void tide__runs_sweep(struct tide_store *store);
+void tide__runs_sweep(struct tide_store *store, void (*ends)(struct tide__run *run));
 /* The table is of these runs from now on, and its memory counts there; sets its `domain`, `owner` and
  * `budget`. ENOMEM. */
 int tide__run_take_table(struct tide_store *store, struct tide_table *table);
@@ -83,8 +83,9 @@ struct tide__clock_watch {
     void *arg;
 };
 
-int tide__runs_create(struct tide_store *store);   /* and run 0, which stays */
-void tide__runs_destroy(struct tide_store *store); /* after all fibers have ended, and all tables */
+int tide__runs_create(struct tide_store *store); /* and run 0, which stays */
+/* After all fibers have ended, and all tables. */
+void tide__runs_destroy(struct tide_store *store, void (*ends)(struct tide__run *run));
 /* Before the domain's first worker begins; the watch lives as long as the domain. */
 void tide__clock_watch(struct tide__run *domain, struct tide__clock_watch *watch);
 

@@ -32,6 +32,8 @@ enum tide__kind {
     TIDE__CLOCKED = 6 /* of a ticket: a pull from a table with clocks */
 };
 
+#define TIDE_NO_CLOCK UINT32_MAX /* no worker; as the clock of a node: it delays no other */
+
 enum tide__op { /* first element of every message */
                 TIDE__OP_NONE,
 #define TIDE__MESSAGE(name, cast, call, what, fields) TIDE__OP_##name,

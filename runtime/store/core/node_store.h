@@ -54,7 +54,7 @@ struct tide_store {
     unsigned members_end;  /* above the highest member that was ever seen; clients apart */
     bool told_dead[65536]; /* a home said so: what it still sends of rows is too late */
     struct tide__job *stalled, **stalled_end;
-    bool locations_retry; /* location_cache.h: operations of some table may look again */
+    bool look_again; /* operations that wait for others, of some table */
     bool timer_set;
     uint64_t parked_bytes;
     struct tide__pressure pressure;
@@ -65,7 +65,7 @@ struct tide_store {
     uint64_t cut_last;                   /* id of the last one it wrote; 0: none */
     bool leaving;                        /* this node: localizes nothing any more */
     bool drained;                        /* and reported to the controller that it owns nothing of others */
-    uint64_t commander;                  /* term of the controller that was notified */
+    uint64_t leader_term;                /* of the controller that was notified */
     struct tide__drain *drain;           /* drain.c; NULL: it has not begun to look */
     int64_t serve_debt;                  /* ns that are still to be taken; below 0: too many were */
 };

@@ -251,7 +251,7 @@ static void look(struct tide_store *store) {
         tide__store_look(store); /* the controller may plan again, or not */
     }
     if (tier >= TIDE_TIER_FULL) {
-        TIDE__EACH_TECHNIQUE(store, relieve, store);
+        tide__store_event(store, TIDE__STORE_MEMORY_FULL);
     }
 }
 

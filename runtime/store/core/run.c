@@ -3,8 +3,7 @@
  * thread alone takes runs out of it, between two messages, so it follows the list without the lock.
  */
 #include "store/core/clock.h"
-
-#include "store/core/technique.h"
+#include "store/core/node_store.h"
 
 static struct tide__run *first_run(struct tide_store *store) {
     return atomic_load_explicit(&store->runs, memory_order_acquire); /* pairs with run_make */
@@ -116,8 +115,8 @@ void tide_store_run_memory(struct tide_store *store, uint32_t number, struct tid
 
 /* ---- the store ---- */
 
-static void run_free(struct tide__run *run) {
-    TIDE__EACH_TECHNIQUE(run->store, run_ends, run);
+static void run_free(struct tide__run *run, void (*ends)(struct tide__run *run)) {
+    ends(run);
     tide__clocks_destroy(run->clocks);
     tide_free(run);
 }
@@ -126,17 +125,17 @@ int tide__runs_create(struct tide_store *store) {
     return tide__run_hold(store, 0) ? 0 : TIDE_ENOMEM;
 }
 
-void tide__runs_destroy(struct tide_store *store) {
+void tide__runs_destroy(struct tide_store *store, void (*ends)(struct tide__run *run)) {
     struct tide__run *run = first_run(store);
     while (run) {
         struct tide__run *next = next_run(run);
-        run_free(run);
+        run_free(run, ends);
         run = next;
     }
     atomic_store(&store->runs, NULL);
 }
 
-void tide__runs_sweep(struct tide_store *store) {
+void tide__runs_sweep(struct tide_store *store, void (*ends)(struct tide__run *run)) {
     if (TIDE_LIKELY(!atomic_load_explicit(&store->runs_unheld, memory_order_relaxed))) {
         return;
     }
@@ -156,7 +155,7 @@ void tide__runs_sweep(struct tide_store *store) {
     tide_unlock(&store->runs_lock);
     while (unheld) {
         struct tide__run *next = next_run(unheld);
-        run_free(unheld);
+        run_free(unheld, ends);
         unheld = next;
     }
 }

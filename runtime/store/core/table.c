@@ -56,7 +56,7 @@ int tide__table_make(struct tide_store *store, uint32_t id, const struct tide_ta
         code = store->techniques[i]->table_create ? store->techniques[i]->table_create(table, chains) : 0;
     }
     if (code) {
-        TIDE__EACH_TECHNIQUE(store, table_destroy, table);
+        tide__table_event(table, TIDE__TABLE_FREED);
         tide__heat_destroy(table->heat);
         tide__run_give_table(table);
         tide_free(table);
@@ -71,7 +71,7 @@ void tide__table_destroy(struct tide_table *table) {
     if (table) {
         tide_budget_drop(table->budget,
                          sizeof *table + atomic_load_explicit(&table->index_bytes, memory_order_relaxed));
-        TIDE__EACH_TECHNIQUE(table->store, table_destroy, table);
+        tide__table_event(table, TIDE__TABLE_FREED);
         tide__slots_deinit(table);
         tide__cut_deinit(table);
         tide__slab_deinit(&table->slab);
@@ -278,20 +278,6 @@ void tide_table_stats(struct tide_table *table, struct tide_table_stats *out) {
         out->relocate_hist[i] = atomic_load_explicit(&table->relocate_hist[i], memory_order_relaxed);
     }
     TIDE__EACH_TECHNIQUE(table->store, table_stats, table, out);
-}
-
-int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node) {
-    if (table->options.keys == TIDE_KEYS_DENSE && key >= table->options.key_count) {
-        return tide_fail(TIDE_ERANGE, "key %llu is outside table '%s' (0..%llu)", (unsigned long long)key, table->name,
-                         (unsigned long long)(table->options.key_count - 1));
-    }
-    if (table->operations && table->operations->where) {
-        *node = table->operations->where(table, key);
-        return 0;
-    }
-    *node =
-        tide__route_home(atomic_load_explicit(&table->slots[tide__slot_of(table, key)].route, memory_order_relaxed));
-    return 0;
 }
 
 uint32_t tide_table_slot(const struct tide_table *table, uint64_t key) {

@@ -101,8 +101,9 @@ struct tide_table {
     uint64_t places_max; /* dense: words of a slot's array */
     bool relocates;
     struct tide__replicas *replicas;           /* replica.h; NULL: rows have no copies */
+    atomic_uint_fast64_t *chains;              /* of its slots; NULL: the same */
     struct tide__forget *forget;               /* forget.h; NULL: keys stay */
-    const struct tide__operations *operations; /* technique.h; NULL: a plain table */
+    const struct tide__operations *operations; /* technique.h */
     const struct tide__hot_operations *hot;
 
     /* any thread */
@@ -137,6 +138,7 @@ struct tide_table {
     struct tide__dropping *dropping; /* table_drop.c; NULL: it stays */
     uint32_t slot_versions[TIDE_SLOT_COUNT];
     struct tide__job *parked, **parked_end;
+    bool look_again; /* parked operations that wait for others: some have been answered (location_cache.h) */
     struct tide__fence *fences;
     uint32_t map_round, map_rounds;       /* rounds of MAP that wait for MAP_DONE: the first, how many */
     uint32_t map_term;                    /* of the controller that asks */

@@ -1,4 +1,4 @@
-/* How a table ends while others may still be at it (table_drop.c). */
+/* Use of tables by threads while others may drop them (table_drop.c). */
 #ifndef TIDE_STORE_TABLE_DROP_H
 #define TIDE_STORE_TABLE_DROP_H
 
@@ -13,10 +13,5 @@ static inline void tide__table_hold(struct tide_table *table) {
  * of them is freed meanwhile. */
 unsigned tide__tables_enter(struct tide_store *store);
 void tide__tables_leave(struct tide_store *store, unsigned entered);
-/* Continues drops. When to look again, in ns; 0: there is nothing to drop. I/O thread. */
-uint64_t tide__drop_advance(struct tide_store *store);
-/* A table that was dropped and is not freed yet: its name; NULL: there is none. */
-const char *tide__drop_unfinished(const struct tide_store *store);
-void tide__drop_release(struct tide_store *store); /* of tables that still wait to be freed */
 
 #endif

@@ -45,7 +45,7 @@ uint64_t tide__hand_turn(struct tide_table *table, uint64_t now) {
     return forget->hand_at;
 }
 
-static uint64_t rest(struct tide_store *store) {
+static uint64_t end_of_turn(struct tide_store *store) {
     if (TIDE_LIKELY(atomic_load_explicit(&store->forgetting, memory_order_relaxed) == 0)) {
         return 0;
     }
@@ -85,16 +85,6 @@ static void destroy(struct tide_table *table) {
     }
 }
 
-static void begins(struct tide_table *table) {
-    table->store->hand_at = 0;
-}
-
-static void slot_forgotten(struct tide_table *table, uint32_t slot) {
-    if (table->forget) {
-        tide_free(tide__forget_take_sketch(table, slot));
-    }
-}
-
 static int slot_left(struct tide_table *table, uint32_t slot, uint16_t to) {
     struct tide__sketch *sketch = table->forget ? tide__forget_take_sketch(table, slot) : NULL;
     if (sketch && !TIDE_MUTANT(sketch_stays)) {
@@ -118,12 +108,28 @@ int tide__sketch_message(struct tide_store *store, struct tide__incoming *in) {
     return 0;
 }
 
+static void table_event(struct tide_table *table, enum tide__table_event event) {
+    if (event == TIDE__TABLE_BEGINS) {
+        table->store->hand_at = 0;
+    } else if (event == TIDE__TABLE_FREED) {
+        destroy(table);
+    }
+}
+
+static int slot_event(struct tide_table *table, enum tide__slot_event event, uint32_t slot, uint16_t to) {
+    if (event == TIDE__SLOT_LEFT) {
+        return slot_left(table, slot, to);
+    }
+    if (event == TIDE__SLOT_FORGOTTEN && table->forget) {
+        tide_free(tide__forget_take_sketch(table, slot));
+    }
+    return 0;
+}
+
 const struct tide__technique tide__forgetful = {
     .name = "forgetful",
-    .rest = rest,
+    .end_of_turn = end_of_turn,
     .table_create = create,
-    .table_destroy = destroy,
-    .table_begins = begins,
-    .slot_left = slot_left,
-    .slot_forgotten = slot_forgotten,
+    .table_event = table_event,
+    .slot_event = slot_event,
 };

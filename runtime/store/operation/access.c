@@ -1,6 +1,6 @@
 /*
  * Access to rows: the walk that workers (on their own thread) and the store actor (for others)
- * share, and the public pull and push.
+ * share, and the door of an operation. The public pull and push: access/access.c.
  *
  * A pass visits keys in blocks so that the misses of one key overlap those of the next: slots of
  * the whole block, then key words, then rows are prefetched before the first row is locked. Local
@@ -45,8 +45,7 @@ void tide__misses_release(struct tide__misses *misses) {
     misses->count = 0;
 }
 
-/* Room for `count` of an empty list. ENOMEM. */
-static int misses_reserve(struct tide__misses *misses, size_t count) {
+int tide__misses_reserve(struct tide__misses *misses, size_t count) {
     if (count > misses->capacity) {
         uint32_t *at = tide_alloc(count * sizeof *at);
         if (!at) {
@@ -280,7 +279,8 @@ static inline void copy_floats(float *to, const float *from, size_t count) {
     }
 }
 
-static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pass, const bool moving) {
+static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pass, const bool moving,
+                                                           const bool copied) {
     struct tide_table *table = pass->table;
     const size_t width = pass->raw ? table->row_floats : table->width;
     pass->changes = atomic_load_explicit(&table->changes, memory_order_acquire); /* see `served` */
@@ -293,10 +293,9 @@ static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pa
             float *out = pass->out + b.positions[j] * width;
             int code =
                 moving ? lock_moving(pass, &b, j, false, &word, &old) : lock_key(pass, &b, j, false, &word, &old);
-            if (TIDE_UNLIKELY(table->replicas) && code > 0) {
+            if (copied && code > 0) {
                 const uint32_t slot = (uint32_t)(b.slots[j] - table->slots);
-                uint64_t until = table->operations->may_show(table, slot);
-                pass->deadline = until < pass->deadline ? until : pass->deadline;
+                (void)table->operations->row_event(pass, TIDE__ROW_READ, slot, b.keys[j], NULL, NULL);
                 if (code == TIDE__FOUND && tide__word_seen(old) && /* not at its copies yet */
                     table->options.durability == TIDE_DURABLE_STRICT) {
                     tide__word_unlock(word, old);
@@ -333,17 +332,6 @@ int tide__pass_miss_all(struct tide__pass *pass) {
         code = tide__misses_add(pass->misses, pass->index ? pass->index[pass->at] : pass->at);
     }
     return code;
-}
-
-int tide__pass_pull_plain(struct tide__pass *pass) {
-    return pass_pull(pass, false);
-}
-
-int tide__pass_pull(struct tide__pass *pass) {
-    if (TIDE_UNLIKELY(pass->table->replicas)) {
-        return pass->table->operations->pull(pass);
-    }
-    return TIDE_UNLIKELY(pass->table->relocates) ? pass_pull(pass, true) : pass_pull(pass, false);
 }
 
 /* A row for a locked word without one. */
@@ -383,6 +371,7 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
                                                            const bool copied) {
     struct tide_table *table = pass->table;
     const size_t row_bytes = (pass->raw ? table->row_floats : table->width) * sizeof(float);
+    const bool watches = table->operations->watches;
     pass->changes = atomic_load_explicit(&table->changes, memory_order_acquire); /* see `served` */
     while (pass->at < pass->count) {
         struct block b;
@@ -401,7 +390,10 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
                         return code;
                     }
                 }
-                code = copied ? table->operations->push_row(table, b.keys[j], &now) : 0;
+                if (copied) {
+                    const uint32_t slot = (uint32_t)(b.slots[j] - table->slots);
+                    code = table->operations->row_event(pass, TIDE__ROW_CHANGES, slot, b.keys[j], &now, NULL);
+                }
                 if (TIDE_UNLIKELY(code < 0)) {
                     tide__word_unlock(word, now);
                     return code;
@@ -427,8 +419,8 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
                         tide__use_push(table, row);
                     }
                 }
-                if (TIDE_UNLIKELY(table->clocked) && (now & TIDE__WORD_WATCHED)) {
-                    now = table->operations->row_changed(table, b.keys[j], now, delta);
+                if (TIDE_UNLIKELY(watches) && (now & TIDE__WORD_WATCHED)) {
+                    (void)table->operations->row_event(pass, TIDE__ROW_CHANGED, 0, b.keys[j], &now, delta);
                 }
                 tide__row_changes(table, b.keys[j], pass->changer, made);
                 tide__word_unlock(word, moving ? now | TIDE__WORD_TOUCHED : now);
@@ -446,15 +438,24 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
     return 0;
 }
 
-int tide__pass_push_copied(struct tide__pass *pass) {
-    return pass_push(pass, false, true);
+int tide__walk(struct tide__pass *pass, enum tide__kind kind) {
+    return kind == TIDE__PULL ? pass_pull(pass, false, false) : pass_push(pass, false, false);
+}
+
+int tide__walk_owned(struct tide__pass *pass, enum tide__kind kind) {
+    return kind == TIDE__PULL ? pass_pull(pass, true, false) : pass_push(pass, true, false);
+}
+
+int tide__walk_copied(struct tide__pass *pass, enum tide__kind kind) {
+    return kind == TIDE__PULL ? pass_pull(pass, false, true) : pass_push(pass, false, true);
+}
+
+int tide__pass_pull(struct tide__pass *pass) {
+    return pass->table->operations->walk(pass, TIDE__PULL);
 }
 
 int tide__pass_push(struct tide__pass *pass) {
-    if (TIDE_UNLIKELY(pass->table->replicas)) {
-        return pass->table->operations->push(pass);
-    }
-    return TIDE_UNLIKELY(pass->table->relocates) ? pass_push(pass, true, false) : pass_push(pass, false, false);
+    return pass->table->operations->walk(pass, TIDE__PUSH);
 }
 
 /* ---- calls ---- */
@@ -504,16 +505,22 @@ static int check_rows(struct tide_table *table, const uint64_t *keys, size_t cou
     return 0;
 }
 
+void tide__pass_take_back(const struct tide__pass *pass, const uint32_t *positions, size_t count) {
+    const struct tide__operations *o = pass->table->operations;
+    if (o->owners && pass->hands_over && count) {
+        o->take_back(pass->table, pass->keys, positions, count);
+    }
+}
+
 int tide__pass_run(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *t, bool wait, bool *sent) {
     struct tide_table *table = pass->table;
     struct tide__misses *misses = pass->misses;
     int code = kind == TIDE__PULL ? tide__pass_pull(pass) : tide__pass_push(pass);
     *sent = false;
     tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL, pass->at - misses->count);
-    if (code && misses->count && table->relocates) {
-        table->operations->take_back(table, pass->keys, misses->at, misses->count);
-    }
-    if (!code && misses->count) {
+    if (code) {
+        tide__pass_take_back(pass, misses->at, misses->count);
+    } else if (misses->count) {
         code = tide__remote_start(pass, kind, t);
         *sent = code == 0;
         if (wait) {
@@ -524,185 +531,45 @@ int tide__pass_run(struct tide__pass *pass, enum tide__kind kind, struct tide__t
     return code;
 }
 
-int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys, size_t key_count,
-                  float *out, const float *in, struct tide_ticket *ticket) {
-    struct tide__ticket waited, *t = ticket ? (struct tide__ticket *)(void *)ticket : &waited;
-    tide__ticket_init(t, table, kind, out); /* done, so far; also after an error */
-    int code = tide__check_keys(table, keys, key_count);
-    if (!code && TIDE_UNLIKELY(table->replicas) && atomic_load_explicit(&table->store->fenced, memory_order_relaxed)) {
-        code = tide__fenced_fail(table->store);
+int tide__operation_enter(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys, size_t count,
+                          const float *in) {
+    int code = tide__check_keys(table, keys, count);
+    if (!code && TIDE_UNLIKELY(table->operations->groups)) {
+        const bool fenced = atomic_load_explicit(&table->store->fenced, memory_order_relaxed);
+        code = fenced ? tide__fenced_fail(table->store) : 0;
     }
     if (!code && kind == TIDE__PUSH && !raw) {
-        code = check_rows(table, keys, key_count, in);
+        code = check_rows(table, keys, count, in);
     }
-    if (!code && TIDE_UNLIKELY(table->replicas)) {
-        code = tide__program_order_wait(table, keys, key_count);
+    if (!code && TIDE_UNLIKELY(table->operations->groups)) {
+        code = tide__program_order_wait(table, keys, count);
     }
     if (!code && kind == TIDE__PUSH && TIDE_UNLIKELY(tide_budget_counts(table->budget))) {
-        const struct tide__pass whole = {.table = table, .keys = keys, .count = key_count, .mask = TIDE__FOR_WORKER};
+        const struct tide__pass whole = {.table = table, .keys = keys, .count = count, .mask = TIDE__FOR_WORKER};
         code = tide__memory_admit_rows(&whole);
     }
+    if (!code) {
+        tide__store_yield(table->store);
+    }
+    return code;
+}
+
+int tide__operate_plain(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys, size_t count,
+                        float *out, const float *in) {
+    struct tide__ticket ticket;
+    tide__ticket_init(&ticket, table, kind, out);
+    int code = tide__operation_enter(table, kind, raw, keys, count, in);
     if (code) {
         return code;
     }
-    tide__store_yield(table->store);
-    if (!raw) {
-        tide__heat_access(table->heat, tide__stripe(), keys, key_count, kind == TIDE__PUSH);
-    }
-    if (table->clocked && !raw && tide__worker_of(table)) {
-        code = table->operations->operate(table, kind, keys, key_count, out, in, ticket);
-        tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL, key_count);
-        return code;
-    }
-    struct tide__misses misses;
-    tide__misses_init(&misses);
-    struct tide__pass pass = {.table = table,
-                              .keys = keys,
-                              .count = key_count,
-                              .out = out,
-                              .in = (const uint8_t *)in,
-                              .mask = TIDE__FOR_WORKER,
-                              .raw = raw,
-                              .flags = raw ? TIDE__RAW : 0,
-                              .hands_over = true,
-                              .patient = true,
-                              .async = ticket,
-                              .stamp = kind == TIDE__PUSH && !raw ? tide__push_stamp(table) : TIDE_NO_CLOCK,
-                              .misses = &misses};
     bool sent;
-    const bool shared = tide__hot_of(table);
-    pass.unshared = !shared && !raw;
-    code = TIDE_UNLIKELY(shared) && !raw ? table->hot->operate(table, &pass, kind, t, !ticket)
-                                         : tide__pass_run(&pass, kind, t, !ticket, &sent);
-    if (TIDE_UNLIKELY(code == TIDE__OVERTAKEN)) {
-        struct tide__misses late;
-        tide__misses_init(&late);
-        pass.index = misses.at;
-        pass.count = misses.count;
-        pass.at = 0;
-        pass.unshared = false;
-        pass.misses = &late;
-        code = table->hot->operate(table, &pass, kind, t, !ticket);
-        tide__misses_release(&late);
-    }
-    tide__misses_release(&misses);
-    return code;
-}
-
-int tide_table_pull(struct tide_table *table, const uint64_t *keys, size_t key_count, float *rows,
-                    struct tide_ticket *ticket) {
-    return tide__operate(table, TIDE__PULL, false, keys, key_count, rows, NULL, ticket);
-}
-
-int tide_table_push(struct tide_table *table, const uint64_t *keys, size_t key_count, const float *rows,
-                    struct tide_ticket *ticket) {
-    return tide__operate(table, TIDE__PUSH, false, keys, key_count, NULL, rows, ticket);
-}
-
-/* Which of the keys from..end - 1 are not owned: what is (a look without a lock) costs no message.
- */
-static void look(struct tide_table *table, bool shared, const uint64_t *keys, size_t from, size_t end,
-                 struct tide__misses *misses) {
-    atomic_uint_fast64_t *at[BLOCK];
-    for (size_t i = from; i < end; i++) {
-        const uint32_t slot = tide__slot_of(table, keys[i]);
-        atomic_uint_fast64_t *words = table->options.keys == TIDE_KEYS_DENSE
-                                          ? atomic_load_explicit(&table->slots[slot].index, memory_order_acquire)
-                                          : NULL;
-        at[i - from] = words ? words + tide__place_of(table, slot, keys[i]) : NULL;
-        __builtin_prefetch(at[i - from]);
-    }
-    for (size_t i = from; i < end; i++) {
-        const uint64_t word = at[i - from] ? atomic_load_explicit(at[i - from], memory_order_acquire) : 0;
-        if (tide__word_state(word) != TIDE__OWNED && !(shared && table->hot->stays(table, keys[i]))) {
-            misses->at[misses->count++] = (uint32_t)i;
-        }
-    }
-}
-
-int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t key_count, struct tide_ticket *ticket) {
-    struct tide__ticket waited, *t = ticket ? (struct tide__ticket *)(void *)ticket : &waited;
-    tide__ticket_init(t, table, TIDE__LOCALIZE, NULL);
-    int code = tide__check_keys(table, keys, key_count);
-    if (code || key_count == 0) {
-        return code;
-    }
-    const bool moves = tide_technique_relocates(table->options.technique);
-    if (!table->relocates || (!moves && !table->tier)) { /* with a tier: rows at home here come to memory */
-        tide__table_count(table, TIDE__LOCALIZE_NOOP, key_count);
-        return 0;
-    }
-    tide__store_yield(table->store);
-    const bool shared = tide__hot_of(table);
     struct tide__misses misses;
     tide__misses_init(&misses);
-    code = misses_reserve(&misses, key_count);
-    for (size_t i = 0; i < key_count && !code; i += BLOCK) {
-        look(table, shared, keys, i, key_count - i < BLOCK ? key_count : i + BLOCK, &misses);
-    }
-    tide__table_count(table, TIDE__LOCALIZED, key_count);
-    if (!code && misses.count && moves && tide_budget_tier(&table->store->budget) >= TIDE_TIER_NARROW) {
-        code = tide__memory_refuse(table->store, tide__store_self(table->store),
-                                   "no rows come here that could be elsewhere");
-    }
-    if (!code && misses.count) {
-        struct tide__pass pass = {.table = table, .keys = keys, .count = key_count, .misses = &misses};
-        code = tide__remote_start(&pass, TIDE__LOCALIZE, t);
-        if (!ticket) {
-            int result = tide__ticket_wait(t);
-            code = code ? code : result;
-        }
-    }
+    struct tide__pass pass = tide__pass_of_worker(table, keys, count, out, in, &misses);
+    pass.raw = raw;
+    pass.flags = raw ? TIDE__RAW : 0;
+    pass.stamp = kind == TIDE__PUSH && !raw ? tide__push_stamp(table) : TIDE_NO_CLOCK;
+    code = tide__pass_run(&pass, kind, &ticket, true, &sent);
     tide__misses_release(&misses);
     return code;
-}
-
-int tide__table_intended(struct tide_table *table, const uint64_t *keys, size_t count, struct tide_ticket *ticket) {
-    struct tide__ticket *t = (struct tide__ticket *)(void *)ticket;
-    struct tide__misses misses;
-    tide__ticket_init(t, table, TIDE__LOCALIZE, NULL);
-    tide__misses_init(&misses);
-    int code = misses_reserve(&misses, count);
-    for (size_t i = 0; i < count && !code; i++) {
-        misses.at[misses.count++] = (uint32_t)i;
-    }
-    if (!code) {
-        struct tide__pass pass = {
-            .table = table, .keys = keys, .count = count, .flags = TIDE__INTENDED, .misses = &misses};
-        code = tide__remote_start(&pass, TIDE__LOCALIZE, t);
-    }
-    tide__misses_release(&misses);
-    return code;
-}
-
-size_t tide_table_pull_local(struct tide_table *table, const uint64_t *keys, size_t key_count, float *rows,
-                             uint64_t *hit) {
-    memset(hit, 0, (key_count + 63) / 64 * sizeof *hit);
-    struct tide__misses misses;
-    tide__misses_init(&misses);
-    size_t hits = 0;
-    if (TIDE_UNLIKELY(table->replicas) && tide__program_order_is_held(table, keys, key_count)) {
-        return 0;
-    }
-    for (size_t i = 0; i < key_count; i++) {
-        if (table->options.keys == TIDE_KEYS_DENSE && keys[i] >= table->options.key_count) {
-            continue;
-        }
-        struct tide__pass pass = {.table = table,
-                                  .keys = keys + i,
-                                  .count = 1,
-                                  .out = rows + i * table->width,
-                                  .mask = TIDE__FOR_WORKER,
-                                  .patient = false,
-                                  .misses = &misses};
-        misses.count = 0;
-        if ((tide__hot_of(table) && table->hot->read(table, keys[i], pass.out)) ||
-            (tide__pass_pull(&pass) == 0 && misses.count == 0)) {
-            hit[i / 64] |= UINT64_C(1) << (i % 64);
-            hits++;
-            tide__heat_access(table->heat, tide__stripe(), &keys[i], 1, false);
-        }
-    }
-    tide__table_count(table, TIDE__PULLS_LOCAL, hits);
-    return hits;
 }

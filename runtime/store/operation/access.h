@@ -13,6 +13,7 @@ struct tide__misses {
 void tide__misses_init(struct tide__misses *misses);
 void tide__misses_release(struct tide__misses *misses);
 int tide__misses_add(struct tide__misses *misses, size_t position); /* ENOMEM */
+int tide__misses_reserve(struct tide__misses *misses, size_t count); /* room for `count` of an empty list; ENOMEM */
 
 /* Of an operation, on the wire too. SUBSCRIBES, OF_COPY, INTENDED: hot_keys.h. */
 enum tide__operation_flags {
@@ -53,21 +54,39 @@ struct tide__pass {
 };
 int tide__pass_pull(struct tide__pass *pass);
 int tide__pass_push(struct tide__pass *pass);
-/* For tables with copies: the plain walk; one that calls operations->push_row of each row; all is missed. */
-int tide__pass_pull_plain(struct tide__pass *pass);
-int tide__pass_push_copied(struct tide__pass *pass);
+/* Walks of techniques: the plain one, one of keys that have owners, one that tells of every row (row_event); all is
+ * missed. */
+int tide__walk(struct tide__pass *pass, enum tide__kind kind);
+int tide__walk_owned(struct tide__pass *pass, enum tide__kind kind);
+int tide__walk_copied(struct tide__pass *pass, enum tide__kind kind);
 int tide__pass_miss_all(struct tide__pass *pass);
+/* Misses at these positions are not sent after all. */
+void tide__pass_take_back(const struct tide__pass *pass, const uint32_t *positions, size_t count);
 
 /* ELIMIT, ERANGE. */
 int tide__check_keys(const struct tide_table *table, const uint64_t *keys, size_t count);
-/* As tide_table_localize, asynchronous, but the homes of the keys decide what is to come (intent.h). */
-int tide__table_intended(struct tide_table *table, const uint64_t *keys, size_t count, struct tide_ticket *ticket);
 /* Walks, and asks other nodes for what was missed; `t` is initialised, and waited for if `wait`. *sent:
  * what was missed is in flight, or was. TIDE__OVERTAKEN: what was missed was not requested, copies
  * may have it by now (hot_keys.h). */
 int tide__pass_run(struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *t, bool wait, bool *sent);
-/* Pull and push, rows with their state when `raw`. */
-int tide__operate(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys, size_t key_count,
-                  float *out, const float *in, struct tide_ticket *ticket);
+/* The door: may it begin? Waits for what the caller issued before, where that counts. */
+int tide__operation_enter(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys, size_t count,
+                          const float *in);
+static inline struct tide__pass tide__pass_of_worker(struct tide_table *table, const uint64_t *keys, size_t count,
+                                                     float *out, const float *in, struct tide__misses *misses) {
+    return (struct tide__pass){.table = table,
+                               .keys = keys,
+                               .count = count,
+                               .out = out,
+                               .in = (const uint8_t *)in,
+                               .mask = TIDE__FOR_WORKER,
+                               .hands_over = true,
+                               .patient = true,
+                               .stamp = TIDE_NO_CLOCK,
+                               .misses = misses};
+}
+/* Pull and push by no worker, beside clocks and copies of hot keys; rows with their state when `raw`. Waits. */
+int tide__operate_plain(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys, size_t count,
+                        float *out, const float *in);
 
 #endif

@@ -79,7 +79,8 @@ void tide__pending_end(struct tide__pending_table *t, struct tide__pending *p) {
     release_id(t, p->id);
     tide_unlock(&t->lock);
     if (p->waited_for) {
-        p->table->operations->answered(p->table);
+        p->table->look_again = true;
+        p->table->store->look_again = true;
     }
     tide__admission_return(p->table->store, p->node, 1, p->admitted);
     pending_free(p);
@@ -209,7 +210,7 @@ int tide__pending_answer(struct tide_store *store, uint16_t from, uint64_t id, i
         tell(p, brings && p->kind == TIDE__PUSH ? TIDE__FATE_ROW : code, positions, count);
     }
     if (fits && p->at) {
-        const bool goes_again = p->table->replicas && !TIDE_MUTANT(late_refusal_taken);
+        const bool goes_again = p->table->operations->groups && !TIDE_MUTANT(late_refusal_taken);
         count = settle(store, p, code && goes_again ? from : 0, positions, count);
         fits = count != SIZE_MAX;
     }
@@ -296,7 +297,7 @@ static void keys_gone(struct tide_store *store, uint16_t node, const char *text)
         tide_lock(&t->lock);
         t->gone[node / 8] |= (uint8_t)(1u << (node % 8));
         for (p = t->first; p && count == 0; p = count ? p : p->next) {
-            const bool stays = !p->at || p->table->replicas || p->busy; /* copies: it goes again */
+            const bool stays = !p->at || p->table->operations->groups || p->busy; /* copies: it goes again */
             for (uint32_t i = 0; !stays && i < p->count; i++) {
                 count += hangs_on(p, i, node);
             }
@@ -415,10 +416,10 @@ bool tide__pending_before(struct tide_store *store, const struct tide_table *tab
     const uint16_t self = tide__store_self(store);
     bool found = false;
     tide_lock(&store->pending.lock);
-    for (struct tide__pending *p = store->pending.first; p && table->relocates && !found; p = p->next) {
+    for (struct tide__pending *p = store->pending.first; p && table->operations->owners && !found; p = p->next) {
         found = p->table == table && p->out && p->sent <= sequence;
     }
-    if (table->relocates) { /* what has not left this node waits in the store actor itself */
+    if (table->operations->owners) { /* what has not left this node waits in the store actor itself */
         tide_unlock(&store->pending.lock);
         return found;
     }

@@ -89,17 +89,17 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind, str
                         const uint32_t *positions, size_t count, struct request **out) {
     struct tide_table *table = pass->table;
     struct tide_store *store = table->store;
-    const bool traced = table->relocates || table->replicas;
+    const bool owners = table->operations->owners, groups = table->operations->groups, traced = owners || groups;
     const size_t at_bytes = traced ? count * sizeof(uint16_t) : 0;
-    const size_t way_bytes = table->relocates ? count * sizeof(struct tide__way) : 0;
+    const size_t way_bytes = owners ? count * sizeof(struct tide__way) : 0;
     struct tide__pending *p;
     const size_t keys_at = (sizeof *p + count * sizeof p->index[0] + way_bytes + at_bytes + 7) / 8 * 8;
-    p = tide_alloc(keys_at + (table->relocates ? count * sizeof p->keys[0] : 0));
-    const size_t row_bytes = table->replicas && kind == TIDE__PUSH ? wire_row(pass) : 0;
+    p = tide_alloc(keys_at + (owners ? count * sizeof p->keys[0] : 0));
+    const size_t row_bytes = groups && kind == TIDE__PUSH ? wire_row(pass) : 0;
     const size_t body_bytes = HEAD_BYTES + count * (sizeof(uint64_t) + row_bytes);
-    struct request *r = tide_alloc(sizeof *r + (table->replicas ? 0 : body_bytes));
-    struct tide_blob *whole = table->replicas ? tide_blob_create(body_bytes) : NULL;
-    if (!p || !r || (table->replicas && !whole) || tide__pending_reserve(&store->pending, &r->id)) {
+    struct request *r = tide_alloc(sizeof *r + (groups ? 0 : body_bytes));
+    struct tide_blob *whole = groups ? tide_blob_create(body_bytes) : NULL;
+    if (!p || !r || (groups && !whole) || tide__pending_reserve(&store->pending, &r->id)) {
         tide_free(p);
         tide_free(r);
         tide_blob_unref(whole);
@@ -121,7 +121,7 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind, str
                                 .domain = tide__worker_domain()};
     memcpy(p->index, positions, count * sizeof *positions);
     if (traced) {
-        p->way = table->relocates ? (struct tide__way *)(void *)(p->index + count) : NULL;
+        p->way = owners ? (struct tide__way *)(void *)(p->index + count) : NULL;
         p->at = (uint16_t *)(void *)((char *)(p->index + count) + way_bytes);
         if (p->way) {
             memset(p->way, 0, way_bytes);
@@ -129,8 +129,8 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind, str
         for (size_t i = 0; i < count; i++) {
             p->at[i] = node;
         }
-        p->fiber = table->replicas && kind == TIDE__PULL && pass->async ? tide_fiber_current() : NULL;
-        p->out = table->replicas && node != tide__store_self(store) ? (uint32_t)count : 0;
+        p->fiber = groups && kind == TIDE__PULL && pass->async ? tide_fiber_current() : NULL;
+        p->out = groups && node != tide__store_self(store) ? (uint32_t)count : 0;
     }
     r->pending = p;
     r->node = node;
@@ -148,7 +148,7 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind, str
     if (kind == TIDE__PUSH) {
         tide_write_uint(w, pass->stamp);
     }
-    if (table->replicas) {
+    if (groups) {
         tide_write_typed_head(w, TIDE_U64, 2);
         r->ids_at = w->size;
         (void)tide_write_reserve(w, 2 * sizeof(uint64_t)); /* known when it is enlisted */
@@ -162,7 +162,7 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind, str
     for (size_t i = 0; keys && i < count; i++) {
         memcpy(keys + i * 8, (const char *)pass->keys + (size_t)positions[i] * 8, 8);
     }
-    if (keys && table->relocates) {
+    if (keys && owners) {
         p->keys = (uint64_t *)(void *)((char *)p + keys_at);
         memcpy(p->keys, keys, count * sizeof p->keys[0]);
     }
@@ -214,7 +214,8 @@ static void by_bucket(const uint8_t *bucket, size_t count, uint32_t *order) {
 /* Tables with copies: keys whose copies are at one node are of one. A chain is changed under the
  * pending lock, and that moves `changes`: so the same key is in one bucket. */
 static uint8_t bucket_of(const struct tide_table *table, uint32_t slot) {
-    return (uint8_t)(table->operations->first_copy(table, slot) % COPY_BUCKETS);
+    const uint64_t chain = atomic_load_explicit(&table->chains[slot], memory_order_relaxed);
+    return (uint8_t)((uint16_t)chain % COPY_BUCKETS); /* its first node, slots/groups.h */
 }
 
 struct routed { /* the misses of a pass */
@@ -228,7 +229,7 @@ static int route_misses(const struct tide__pass *pass, enum tide__kind kind, str
     struct tide_table *table = pass->table;
     const struct tide__misses *m = pass->misses;
     const uint16_t self = tide__store_self(table->store);
-    const bool pushed = table->replicas && kind == TIDE__PUSH; /* the home passes it on in pieces */
+    const bool pushed = table->operations->groups && kind == TIDE__PUSH; /* the home passes it on in pieces */
     for (size_t i = 0; i < m->count && !r->stale; i++) {
         uint64_t key;
         memcpy(&key, (const char *)pass->keys + (size_t)m->at[i] * 8, 8);
@@ -238,7 +239,7 @@ static int route_misses(const struct tide__pass *pass, enum tide__kind kind, str
         if (TIDE_UNLIKELY(route & TIDE__LOST)) {
             return tide__lost_fail(table, slot, key);
         }
-        r->stale = (route & TIDE__FOR_WORKER) == TIDE__MINE && !table->replicas;
+        r->stale = (route & TIDE__FOR_WORKER) == TIDE__MINE && !table->operations->groups;
         bool own = route & (TIDE__WORKER_HOLD | TIDE__MINE);
         r->node[i] = own ? self : tide__route_home(route);
         r->highest = r->node[i] > r->highest ? r->node[i] : r->highest;
@@ -253,7 +254,7 @@ static int route_misses(const struct tide__pass *pass, enum tide__kind kind, str
 static int group(const struct tide__pass *pass, enum tide__kind kind, struct tide__ticket *ticket, struct request **out,
                  bool *stale) {
     const struct tide__misses *m = pass->misses;
-    if (pass->table->relocates) {
+    if (pass->table->operations->owners) {
         return group_own(pass, kind, ticket, out);
     }
     uint32_t small[NODES_SMALL] = {0}, *start = small;
@@ -366,7 +367,7 @@ static bool enlist(const struct tide__pass *pass, struct tide__ticket *ticket, s
     atomic_store_explicit(&ticket->state, *count + 1, memory_order_relaxed); /* one for ourselves while we send */
     tide_lock(&t->lock);
     if (is_overtaken(pass) ||
-        (!table->relocates && atomic_load_explicit(&table->changes, memory_order_relaxed) != changes)) {
+        (!table->operations->owners && atomic_load_explicit(&table->changes, memory_order_relaxed) != changes)) {
         tide_unlock(&t->lock);
         atomic_store_explicit(&ticket->state, 0, memory_order_relaxed);
         return false;
@@ -411,14 +412,12 @@ static void fail_request(const struct tide__pass *pass, const struct request *r,
         atomic_fetch_sub_explicit(&table->self_sent, 1, memory_order_relaxed);
         tide_unlock(&store->pending.lock);
     }
-    if (table->replicas && (code == TIDE_EDIED || code == TIDE_EUNREACHABLE)) {
+    if (table->operations->groups && (code == TIDE_EDIED || code == TIDE_EUNREACHABLE)) {
         return; /* the group will change, and it goes out again */
     }
     struct tide__pending *p = tide__pending_take(&store->pending, r->id);
     if (p) {
-        if (pass->hands_over && table->relocates) {
-            table->operations->take_back(table, pass->keys, p->index, p->count);
-        }
+        tide__pass_take_back(pass, p->index, p->count);
         tide__pending_fail(store, p, code, text);
     }
 }
@@ -483,9 +482,7 @@ int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tid
     const int limited = tide__rate_take(
         store, pass->misses->count * (sizeof(uint64_t) + (kind == TIDE__LOCALIZE ? 0 : floats * sizeof(float))));
     if (limited) {
-        if (pass->hands_over && table->relocates) {
-            table->operations->take_back(table, pass->keys, pass->misses->at, pass->misses->count);
-        }
+        tide__pass_take_back(pass, pass->misses->at, pass->misses->count);
         return limited;
     }
     for (;;) {
@@ -511,8 +508,8 @@ int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tid
         }
         requests_free(store, requests);
         code = code ? code : is_overtaken(pass) ? TIDE__OVERTAKEN : 0;
-        if (code && pass->hands_over && table->relocates) {
-            table->operations->take_back(table, pass->keys, pass->misses->at, pass->misses->count);
+        if (code) {
+            tide__pass_take_back(pass, pass->misses->at, pass->misses->count);
         }
         code = code ? code : walk_again(pass, kind);
         if (code || pass->misses->count == 0) {

@@ -131,11 +131,9 @@ void tide__pending_fenced(struct tide_store *store) {
     }
 }
 
-static void fail_dropped(struct tide_table *table) {
+void tide__pending_fail_dropped(struct tide_table *table) {
     for (uint64_t id; (id = unanswered(table->store, table)) != 0;) {
         int code = tide__table_dropped(table);
         tide__pending_refused(table->store, id, code, tide_error_message());
     }
 }
-
-const struct tide__technique tide__plain = {.name = "plain", .table_give_up = fail_dropped};

@@ -17,5 +17,6 @@ int tide__fenced_fail(struct tide_store *store);
 /* ELOST, with the story: the slot has no home that has its rows. */
 int tide__lost_fail(struct tide_table *table, uint32_t slot, uint64_t key);
 void tide__pending_fenced(struct tide_store *store);
+void tide__pending_fail_dropped(struct tide_table *table); /* of a table that is dropped */
 
 #endif

@@ -135,9 +135,9 @@ static void reply(struct tide__job *job, size_t done, struct tide_blob *values) 
     struct tide_writer w;
     uint8_t buffer[128];
     tide_writer_init(&w, buffer, sizeof buffer);
-    const bool unreplicated = job->kind == TIDE__PUSH && job->table->replicas &&
+    const bool unreplicated = job->kind == TIDE__PUSH && job->table->operations->groups &&
                               job->origin != tide__store_self(store) &&
-                              job->table->operations->given(job->table, job->origin, done);
+                              job->table->operations->at_risk(job->table, job->origin, done, true);
     tide_write_array(&w, unreplicated ? 8 : 7);
     tide_write_uint(&w, TIDE__OP_REPLY);
     tide_write_uint(&w, job->id);
@@ -196,7 +196,7 @@ void tide__job_reply(struct tide__job *job) {
 static int write_part(const struct tide__job *job, unsigned hops, const uint32_t *indices, const uint32_t *terms,
                       size_t count, struct tide_writer *w) {
     const size_t row = tide__job_wire_row(job);
-    const bool ids = job->table->replicas;
+    const bool ids = job->table->operations->groups;
     tide_write_array(w, tide__job_fields(job->table, job->kind));
     tide_write_uint(w, job->kind);
     tide_write_uint(w, job->table->id);
@@ -298,7 +298,7 @@ static void forward(const struct tide__job *job, const uint32_t *indices, size_t
         return;
     }
     int code = tide__job_pass(job, indices, NULL, count, home);
-    if (code && table->replicas) { /* its death will change the group */
+    if (code && table->operations->groups) { /* its death will change the group */
         tide__job_park(job, indices, count);
         return;
     }
@@ -308,13 +308,13 @@ static void forward(const struct tide__job *job, const uint32_t *indices, size_t
         return;
     }
     tide__table_count(table, TIDE__FORWARDED, job->own ? 0 : count);
-    if (job->origin == tide__store_self(store) && table->replicas) {
+    if (job->origin == tide__store_self(store) && table->operations->groups) {
         for (size_t i = 0; i < count; i++) {
             tide__pending_moved(store, job->id, tide__job_position_at(job, indices[i]), home);
         }
     } else if (job->origin == tide__store_self(store)) {
         tide__pending_passed_on(store, job->id, home);
-    } else if (!table->replicas) { /* of groups the controller notifies */
+    } else if (!table->operations->groups) { /* of groups the controller notifies */
         tide__job_tell_map(job, indices, count, home);
     }
 }
@@ -347,7 +347,7 @@ void tide__job_park(const struct tide__job *job, const uint32_t *indices, size_t
     struct tide__job *part = tide__job_detach(job, indices, count);
     if (!part) {
         tide__job_error(job, TIDE_EBUSY, "too many operations wait for slots on the move", indices, count);
-        if (table->relocates && job->own && job->kind != TIDE__LOCALIZE) {
+        if (table->operations->owners && job->own && job->kind != TIDE__LOCALIZE) {
             table->operations->take_back(table, job->keys, indices, count);
         }
         return;
@@ -364,7 +364,7 @@ enum { PARKED = 0, DROPPED = UINT16_MAX };
 /* Does an operation wait for a group that this node has not received yet? */
 static bool waits_for_group(const struct tide__job *job, uint16_t to) {
     const struct tide_table *table = job->table;
-    return table->replicas && (tide__member_gone(table->store, to) ||
+    return table->operations->groups && (tide__member_gone(table->store, to) ||
                                job->map_version > atomic_load_explicit(&table->map_version, memory_order_relaxed));
 }
 
@@ -380,7 +380,7 @@ static uint16_t destination(const struct tide__job *job, uint32_t index) {
         waits_for_group(job, tide__route_home(route))) {
         return PARKED;
     }
-    const bool again = table->replicas && job->origin != tide__store_self(table->store) &&
+    const bool again = table->operations->groups && job->origin != tide__store_self(table->store) &&
                        job->map_version < table->slot_versions[slot];
     return again && !TIDE_MUTANT(passed_on_early) ? DROPPED : tide__route_home(route);
 }
@@ -483,7 +483,7 @@ static void read_fresh(struct tide__job *job) {
     size_t count = 0;
     struct answered pushed = {.job = job};
     for (uint32_t i = 0; at && (i = next_answered(&pushed)) != UINT32_MAX;) {
-        if (job->table->hot->resubscribe(job, i)) {
+        if (table->hot->subscribe(job, i) > 0) {
             at[count++] = i;
         }
     }
@@ -530,7 +530,7 @@ static int process(struct tide__job *job) {
                               .misses = &job->misses};
     const bool subscribes = job->flags & TIDE__SUBSCRIBES;
     if (!code && subscribes && job->kind == TIDE__PULL) {
-        code = table->hot->subscribe(job);
+        code = table->hot->subscribe(job, TIDE__ALL_KEYS);
     }
     if (!code) {
         code = job->kind == TIDE__PULL ? tide__pass_pull(&pass) : tide__pass_push(&pass);
@@ -627,7 +627,7 @@ void tide__parked_retry(struct tide_table *table) {
     struct tide__job *job = table->parked, **end = table->parked_end, *next;
     table->parked = NULL;
     table->parked_end = &table->parked;
-    if (job && !table->relocates && !table->replicas) {
+    if (job && table->operations->in_line) {
         parked_before_stalled(table->store, job, end);
         return;
     }
@@ -665,9 +665,9 @@ static int refuse(struct tide_store *store, const struct tide__job *job, int cod
     return TIDE_EPROTO;
 }
 
-/* What tables with copies, and those that relocate, say more. False: it is damaged. */
+/* What tables with groups, and those with owners, say more. False: it is damaged. */
 static bool read_extra(struct tide_reader *r, struct tide__job *job, size_t *terms) {
-    if (job->table->replicas) {
+    if (job->table->operations->groups) {
         size_t count = 0;
         const uint8_t *numbers = tide_read_typed(r, TIDE_U64, &count);
         if (!numbers || count != 2) {
@@ -721,7 +721,7 @@ int tide__job_parse(const void *body, size_t size, struct tide_store *store, str
         if (r.error || values % tide__job_floats(job) != 0 || values / tide__job_floats(job) != count) {
             return refuse(store, job, TIDE_EPROTO, "rows do not match the keys");
         }
-    } else if (kind != TIDE__PULL && !job->table->relocates) {
+    } else if (kind != TIDE__PULL && !job->table->operations->owners) {
         return refuse(store, job, TIDE_EREFUSED, "this table does not relocate");
     } else if (kind == TIDE__PULL && count > REPLY_BYTES_MAX / (tide__job_floats(job) * sizeof(float)) + 1) {
         return refuse(store, job, TIDE_ELIMIT, "more rows than fit an answer");
@@ -735,9 +735,9 @@ int tide__job_parse(const void *body, size_t size, struct tide_store *store, str
     return 0;
 }
 
-/* Never stalls: a row's holder is about to release it. */
 void tide__table_job(struct tide__job *job) {
-    job->table->operations->job(job);
+    const bool done = job->table->operations->job(job);
+    TIDE_ASSERT(done); /* not in line: a row's holder is about to release it */
 }
 
 static int operation(struct tide_store *store, uint16_t from, const struct tide_message *message) {
@@ -751,11 +751,8 @@ static int operation(struct tide_store *store, uint16_t from, const struct tide_
         return parsed;
     }
     job.blob = tide_message_blob(message);
+    job.from = from;
     job.own = from == tide__store_self(store) && job.hops == 0 && job.origin == from;
-    if (TIDE_UNLIKELY(tide__job_straight(&job) && job.origin == tide__store_self(store)) &&
-        !job.table->operations->returned(store, &job, from)) {
-        return 0;
-    }
     if (job.origin != tide__store_self(store)) {
         tide__load_served(&job);
     }
@@ -767,13 +764,7 @@ static int operation(struct tide_store *store, uint16_t from, const struct tide_
         }
         job.id = 0; /* it gets no answer any more */
     }
-    if (job.table->relocates || job.table->replicas) {
-        tide__table_job(&job);
-        job_reset(&job);
-        return 0;
-    }
-    int code = store->stalled ? TIDE_EBUSY : process(&job);
-    if (code != TIDE_EBUSY) {
+    if (job.table->operations->job(&job)) {
         job_reset(&job);
         return 0;
     }
@@ -813,6 +804,22 @@ int tide__operation_message(struct tide_store *store, struct tide__incoming *in)
     }
     return code;
 }
+
+/* ---- plain tables ---- */
+
+bool tide__plain_job(struct tide__job *job) {
+    return !job->table->store->stalled && process(job) != TIDE_EBUSY;
+}
+
+static const struct tide__operations plain = {.in_line = true, .walk = tide__walk, .job = tide__plain_job};
+
+static int plain_create(struct tide_table *table, const uint64_t *chains) {
+    (void)chains;
+    table->operations = &plain;
+    return 0;
+}
+
+const struct tide__technique tide__plain = {.name = "plain", .table_create = plain_create};
 
 void tide__shard_release(struct tide_store *store) {
     while (store->stalled) {

@@ -6,10 +6,9 @@
 
 enum { TIDE__HOPS_MAX = 8 };
 
-/* PULL, PUSH, LOCALIZE, LOC, OFFER; REPLY; MEMBERS. */
-tide__handler tide__operation_message, tide__reply_message, tide__members_message;
-
-extern const struct tide__technique tide__plain; /* what all tables have in common: resend.c */
+extern const struct tide__technique tide__plain; /* what all tables are, until another one makes them its own */
+/* PULL, PUSH, LOCALIZE, LOC, OFFER; REPLY. */
+tide__handler tide__operation_message, tide__reply_message;
 
 struct tide__job {
     struct tide__job *next;
@@ -21,7 +20,7 @@ struct tide__job {
     const uint8_t *rows;      /* as they came, unaligned */
     const uint8_t *terms;     /* u32, unaligned: of what came straight (location_cache.h), and of LOC; else NULL */
     uint32_t count;
-    uint16_t origin;
+    uint16_t origin, from; /* the node that issued it; that sent the message */
     uint32_t stamp; /* push: the clock of the worker that made it, or TIDE_NO_CLOCK */
     uint8_t kind, hops;
     bool raw;
@@ -68,7 +67,7 @@ static inline size_t tide__job_wire_row(const struct tide__job *job) {
 /* Pulls and pushes that go straight name the terms under which they may run; localizes the last ones
  * under which their origin had the keys. */
 static inline bool tide__job_has_terms(const struct tide_table *table, uint64_t kind) {
-    return table->relocates && (kind == TIDE__PULL || kind == TIDE__PUSH || kind == TIDE__LOC);
+    return table->operations->owners && (kind == TIDE__PULL || kind == TIDE__PUSH || kind == TIDE__LOC);
 }
 
 /* Did it come to where the keys were last, and not by their home? */
@@ -78,7 +77,7 @@ static inline bool tide__job_straight(const struct tide__job *job) {
 
 /* Elements of the message. */
 static inline unsigned tide__job_fields(const struct tide_table *table, uint64_t kind) {
-    const bool more = table->replicas || tide__job_has_terms(table, kind);
+    const bool more = table->operations->groups || tide__job_has_terms(table, kind);
     return (kind == TIDE__PUSH ? 11u : 9u) + more;
 }
 
@@ -125,8 +124,9 @@ int tide__job_parse(const void *data, size_t size, struct tide_store *store, str
 void tide__job_free(struct tide_store *store, struct tide__job *job);
 
 /* ---- shard.c ---- */
-/* Works on an operation, on whatever table. */
+/* Works on an operation, on a table whose operations do not wait in line. */
 void tide__table_job(struct tide__job *job);
+bool tide__plain_job(struct tide__job *job); /* of operations that wait in line */
 
 void tide__shard_release(struct tide_store *store);
 /* Wakes the actor after `delay` for what is stalled or moves. */

@@ -145,11 +145,6 @@ bool tide_ticket_done(const struct tide_ticket *ticket) {
     return atomic_load_explicit(&t->state, memory_order_acquire) == 0; /* with tide__ticket_finish */
 }
 
-int tide_ticket_wait(struct tide_ticket *ticket) {
-    struct tide__ticket *t = (struct tide__ticket *)(void *)ticket;
-    return t->kind == TIDE__CLOCKED ? t->table->operations->wait(ticket) : tide__ticket_wait(t);
-}
-
 void tide_ticket_abandon(struct tide_ticket *ticket) {
     struct tide__ticket *t = (struct tide__ticket *)(void *)ticket;
     if (atomic_load_explicit(&t->state, memory_order_acquire) != 0) { /* with tide__ticket_finish */

@@ -11,15 +11,6 @@
 
 enum { RING_FIRST = 256 };
 
-uint64_t tide__chain_without(uint64_t chain, uint16_t node) {
-    uint64_t rest = 0;
-    for (unsigned i = 0; i < TIDE__CHAIN_MAX; i++) {
-        uint16_t at = tide__chain_at(chain, i);
-        rest = at && at != node ? tide__chain_append(rest, at) : rest;
-    }
-    return rest;
-}
-
 /* ---- tables and stores ---- */
 
 int tide__replicas_init(struct tide_table *table, const uint64_t *chains) {
@@ -43,6 +34,7 @@ int tide__replicas_init(struct tide_table *table, const uint64_t *chains) {
         }
         table->replicas->slots[s].held = (route & TIDE__MINE) || (chains && tide__chain_has(chains[s], self));
     }
+    table->chains = table->replicas->chain;
     int code = tide__dedup_create(table);
     if (!code && table->options.durability == TIDE_DURABLE_WINDOW) {
         code = tide__async_create(table);

@@ -15,14 +15,14 @@ static bool all_handled(const struct tide_table *table) {
  * the store actor, nothing of the row in flight to its copies (durability strict), no slot about
  * to go to another home (window), and the leases hold until after the rows were read; else all of
  * the call goes to the store actor. */
-static int pull(struct tide__pass *pass) {
+static int walk_pull(struct tide__pass *pass) {
     struct tide_table *table = pass->table;
     const uint64_t going = tide__async_going(table);
     if (!all_handled(table) || (uint32_t)going > 0) {
         return tide__pass_miss_all(pass);
     }
     pass->deadline = TIDE_NEVER;
-    int code = tide__pass_pull_plain(pass);
+    int code = tide__walk_copied(pass, TIDE__PULL);
     const bool expired = pass->deadline != TIDE_NEVER && tide_port_now(table->store->port) >= pass->deadline;
     if (!code && (expired || tide__async_going(table) != going)) {
         return tide__pass_miss_all(pass);
@@ -31,34 +31,50 @@ static int pull(struct tide__pass *pass) {
 }
 
 /* In place if the copies may follow later (async_replication.h); else the store actor sends it to them. */
-static int push(struct tide__pass *pass) {
+static int walk_push(struct tide__pass *pass) {
     struct tide_table *table = pass->table;
     unsigned guard;
     if (!table->replicas->async || !all_handled(table) || !tide__async_enter(table, &guard)) {
         return tide__pass_miss_all(pass);
     }
-    int code = tide__pass_push_copied(pass);
+    int code = tide__walk_copied(pass, TIDE__PUSH);
     tide__async_leave(table, guard);
     return code;
 }
 
-static uint16_t first_copy(const struct tide_table *table, uint32_t slot) {
-    return tide__chain_at(atomic_load_explicit(&table->replicas->chain[slot], memory_order_relaxed), 0);
+static int walk(struct tide__pass *pass, enum tide__kind kind) {
+    return kind == TIDE__PULL ? walk_pull(pass) : walk_push(pass);
 }
 
-static bool given(struct tide_table *table, uint16_t origin, size_t count) {
-    return table->replicas->async && tide__lost_updates_given(table, origin, count);
+static int row_event(struct tide__pass *pass, enum tide__row_event event, uint32_t slot, uint64_t key, uint64_t *word,
+                     const void *delta) {
+    (void)delta;
+    if (event == TIDE__ROW_READ) {
+        const uint64_t until = tide__lease_deadline(pass->table, slot);
+        pass->deadline = until < pass->deadline ? until : pass->deadline;
+        return 0;
+    }
+    return event == TIDE__ROW_CHANGES ? tide__async_list(pass->table, key, word) : 0;
+}
+
+static bool at_risk(struct tide_table *table, uint16_t node, size_t count, bool answered_here) {
+    if (!answered_here) {
+        tide__lost_updates_taken(table, node, count);
+    }
+    return !answered_here || (table->replicas->async && tide__lost_updates_given(table, node, count));
+}
+
+static bool job(struct tide__job *job) {
+    tide__strict_job(job);
+    return true;
 }
 
 static const struct tide__operations replicated = {
-    .pull = pull,
-    .push = push,
-    .may_show = tide__lease_deadline,
-    .push_row = tide__async_list,
-    .first_copy = first_copy,
-    .job = tide__strict_job,
-    .given = given,
-    .taken = tide__lost_updates_taken,
+    .groups = true,
+    .walk = walk,
+    .row_event = row_event,
+    .job = job,
+    .at_risk = at_risk,
 };
 
 static int create(struct tide_table *table, const uint64_t *chains) {
@@ -67,33 +83,26 @@ static int create(struct tide_table *table, const uint64_t *chains) {
     return code;
 }
 
-static void begins(struct tide_table *table) {
-    if (table->replicas) {
+static void table_event(struct tide_table *table, enum tide__table_event event) {
+    if (event == TIDE__TABLE_BEGINS && table->replicas) {
         tide__lease_start(table->store);
+    } else if (event == TIDE__TABLE_FREED) {
+        tide__replicas_deinit(table);
     }
 }
 
-static void destroy(struct tide_store *store) {
-    if (store->moves) {
-        tide__groups_release(store);
-    }
-    tide__replication_destroy(store);
+static bool table_works(struct tide_table *table, enum tide__table_work work) {
+    return work == TIDE__WORK_IN_FLIGHT && !tide__replicas_idle(table);
 }
 
-static void on_member(struct tide_store *store, const struct tide_member *member) {
+static void member_changed(struct tide_store *store, const struct tide_member *member) {
     tide__lost_updates_member(store, member);
     if (member->state == TIDE_MEMBER_DEAD) {
         tide__redundancy_death(store, member);
     }
 }
 
-static void settle(struct tide_store *store, const struct tide_member *member) {
-    if (tide__catalog_commands(store)) {
-        tide__groups_member(store, member);
-    }
-}
-
-static bool on_timer(struct tide_store *store, uint64_t id) {
+bool tide__replication_timer(struct tide_store *store, uint64_t id) {
     if (store->replication && store->replication->beating && id == store->replication->beat) {
         tide__lease_beat(store);
         return true;
@@ -101,9 +110,10 @@ static bool on_timer(struct tide_store *store, uint64_t id) {
     return tide__async_timer(store, id);
 }
 
-static void advance(struct tide_store *store) {
-    unsigned tables = atomic_load_explicit(&store->table_count, memory_order_relaxed);
-    for (unsigned id = 1; id <= tables && store->replication; id++) {
+static void store_event(struct tide_store *store, enum tide__store_event event) {
+    const bool advances = event == TIDE__STORE_SLOTS_ADVANCE && store->replication;
+    const unsigned tables = atomic_load_explicit(&store->table_count, memory_order_relaxed);
+    for (unsigned id = 1; id <= tables && advances; id++) {
         struct tide_table *table = tide__table_at(store, id);
         if (table && table->replicas && table->replicas->unopened) {
             tide__replicas_advance(table);
@@ -113,20 +123,12 @@ static void advance(struct tide_store *store) {
 
 const struct tide__technique tide__replicated = {
     .name = "replicated",
-    .destroy = destroy,
-    .member = on_member,
-    .settle = settle,
-    .news = tide__groups_tell,
-    .timer = on_timer,
+    .store_event = store_event,
+    .member_changed = member_changed,
     .table_create = create,
-    .table_destroy = tide__replicas_deinit,
-    .table_begins = begins,
-    .table_idle = tide__replicas_idle,
+    .table_event = table_event,
+    .table_works = table_works,
     .table_stats = tide__lost_updates_stats,
-    .advance = advance,
-    .choose_copies = tide__groups_choose,
-    .plan_copies = tide__groups_plan,
-    .plan_busy = tide__groups_busy,
 };
 
 static int advanced(struct tide_store *store) {

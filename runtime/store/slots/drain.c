@@ -29,7 +29,7 @@ void tide__drain_advance(struct tide_store *store) {
     bool left = true;
     for (size_t i = 0; store->techniques[i]; i++) {
         const struct tide__technique *t = store->techniques[i];
-        left = (!t->leave || t->leave(store, offer)) && left;
+        left = (!t->has_left || t->has_left(store, offer)) && left;
     }
     if (!left) {
         drain->asked = false;

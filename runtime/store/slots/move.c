@@ -27,6 +27,7 @@
 #include "store/core/send.h"
 #include "store/operation/inbox.h"
 #include "store/operation/shard.h"
+#include "store/slots/groups.h"
 
 struct tide__fence { /* an origin's */
     struct tide__fence *next;
@@ -46,7 +47,7 @@ struct slot_receive { /* at the new home */
     uint32_t slots[];
 };
 
-static int moves_create(struct tide_store *store) {
+int tide__moves_create(struct tide_store *store) {
     store->moves = tide_alloc_zero(1, sizeof *store->moves);
     return store->moves ? 0 : tide_fail(TIDE_ENOMEM, "no memory for slot moves");
 }
@@ -56,7 +57,7 @@ static void slot_receive_free(struct slot_receive *slot_receive) {
     tide_free(slot_receive);
 }
 
-static void moves_destroy(struct tide_store *store) {
+void tide__moves_destroy(struct tide_store *store) {
     struct tide__moves *m = store->moves;
     while (m && m->receives) {
         struct slot_receive *next = m->receives->next;
@@ -66,12 +67,13 @@ static void moves_destroy(struct tide_store *store) {
     if (m) {
         tide__slot_sends_release(store);
         tide__plan_release(store);
+        tide__groups_release(store);
     }
     tide_free(store->drain);
     tide_free(m);
 }
 
-static void moves_table_release(struct tide_table *table) {
+static void fences_release(struct tide_table *table) {
     while (table->fences) {
         struct tide__fence *next = table->fences->next;
         tide_free(table->fences);
@@ -191,7 +193,7 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
     fence->next = table->fences;
     table->fences = fence;
     table->store->moves->fences++;
-    TIDE__EACH_TECHNIQUE(table->store, routes_changed, table);
+    tide__table_event(table, TIDE__TABLE_ROUTES_CHANGED);
     return 0;
 }
 
@@ -231,17 +233,13 @@ static bool is_drained(const struct tide_table *table, const struct tide__fence 
                atomic_load_explicit(&table->self_handled, memory_order_relaxed);
 }
 
-/* Calls a hook of the table for the slots of a fence. */
-static void each_slot(struct tide_table *table, const struct tide__fence *fence,
-                      void (*each)(struct tide_table *table, uint32_t slot)) {
-    for (uint32_t i = 0; i < fence->count && each; i++) {
+static void each_slot(struct tide_table *table, const struct tide__fence *fence, enum tide__slot_event event) {
+    for (uint32_t i = 0; i < fence->count; i++) {
         if (fence->slots[i] != UINT32_MAX) {
-            each(table, fence->slots[i]);
+            (void)tide__slot_event(table, event, fence->slots[i], 0);
         }
     }
-    if (each && table->operations->finish) {
-        table->operations->finish(table);
-    }
+    tide__table_event(table, TIDE__TABLE_SLOTS_DONE);
 }
 
 /* True: the fence is gone. */
@@ -255,9 +253,9 @@ static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
         clear_flag(table, fence, TIDE__OWN_HOLD);
         tide__routes_end(table);
         fence->ready = true;
-        each_slot(table, fence, table->operations ? table->operations->slot_settled : NULL);
+        each_slot(table, fence, TIDE__SLOT_SETTLED);
         tide__parked_retry(table);
-        each_slot(table, fence, table->operations ? table->operations->slot_opens : NULL);
+        each_slot(table, fence, TIDE__SLOT_OPENED);
     }
     if (!fence->ready) {
         return false;
@@ -272,15 +270,6 @@ static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
     return drained;
 }
 
-static bool goes_by_old_homes(struct tide_table *table) {
-    bool goes = false;
-    for (size_t i = 0; table->store->techniques[i] && !goes; i++) {
-        const struct tide__technique *t = table->store->techniques[i];
-        goes = t->slots_settle && t->slots_settle(table);
-    }
-    return goes;
-}
-
 static void fences_advance(struct tide_table *table) {
     for (struct tide__fence **place = &table->fences; *place;) {
         struct tide__fence *fence = *place;
@@ -292,7 +281,8 @@ static void fences_advance(struct tide_table *table) {
             place = &fence->next;
         }
     }
-    if (!table->fences && table->map_rounds > 0 && !tide__pending_at_leaver(table) && !goes_by_old_homes(table)) {
+    if (!table->fences && table->map_rounds > 0 && !tide__pending_at_leaver(table) &&
+        !tide__table_works(table, TIDE__WORK_OLD_HOMES)) {
         table->store->moves->answers--;
         for (; table->map_rounds > 0; table->map_rounds--) {
             tide__move_send(table->store, tide_net_controller(table->store->net), TIDE__OP_MAP_DONE, table->id,
@@ -317,7 +307,10 @@ int tide__move_map(struct tide_store *store, struct tide__incoming *in) {
     if (!table->replicas) { /* ENOMEM: the old home forwards */
         (void)change_homes(table, m->slots.at, m->homes.at, 0, m->versions.at, 0, count, false);
     }
-    TIDE__EACH_TECHNIQUE(store, homes_told, table, m->slots.at, count);
+    for (size_t i = 0; i < count; i++) {
+        (void)tide__slot_event(table, TIDE__SLOT_HOME_ANNOUNCED, tide__number_at(m->slots.at, i), 0);
+    }
+    tide__table_event(table, TIDE__TABLE_SLOTS_DONE);
     if (round && in->from == tide_net_controller(store->net)) {
         if (table->map_rounds > 0 && table->map_term != term) {
             table->map_rounds = 0; /* of a former controller: no waiter */
@@ -449,7 +442,7 @@ static void slot_is_here(struct tide_store *store, struct tide_table *table, uin
     if (!TIDE_MUTANT(move_parked_forgotten)) {
         tide__parked_retry(table);
     }
-    TIDE__EACH_TECHNIQUE(store, slot_came, table, slot);
+    (void)tide__slot_event(table, TIDE__SLOT_ARRIVED, slot, 0);
     fences_advance(table);
 }
 
@@ -493,7 +486,7 @@ int tide__rows_message(struct tide_store *store, struct tide__incoming *in) {
 
 void tide__moves_advance(struct tide_store *store) {
     tide__slot_sends_advance(store);
-    TIDE__EACH_TECHNIQUE(store, advance, store);
+    tide__store_event(store, TIDE__STORE_SLOTS_ADVANCE);
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count && (store->moves->fences || store->moves->answers); id++) {
         struct tide_table *table = tide__table_at(store, id);
@@ -636,7 +629,10 @@ static void on_member(struct tide_store *store, const struct tide_member *member
     }
 }
 
-static void settle(struct tide_store *store, const struct tide_member *member) {
+void tide__moves_settle(struct tide_store *store, const struct tide_member *member) {
+    if (tide__catalog_commands(store)) {
+        tide__groups_member(store, member);
+    }
     if (member->state == TIDE_MEMBER_LEAVING && member->id == tide__store_self(store)) {
         store->leaving = true;
     }
@@ -646,7 +642,7 @@ static void settle(struct tide_store *store, const struct tide_member *member) {
     tide__moves_advance(store);
 }
 
-static uint64_t rest(struct tide_store *store) {
+static uint64_t end_of_turn(struct tide_store *store) {
     if (!tide__moves_waiting(store)) {
         return 0;
     }
@@ -654,28 +650,20 @@ static uint64_t rest(struct tide_store *store) {
     return TIDE_SECOND / 1000;
 }
 
-static bool is_idle(const struct tide_table *table) {
-    return !table->fences && !tide__moves_has(table->store, table);
+static void table_event(struct tide_table *table, enum tide__table_event event) {
+    if (event == TIDE__TABLE_FREED) {
+        fences_release(table);
+    }
 }
 
-static bool plan_has(const struct tide_store *store, uint32_t table) {
-    return tide__plan_has(store, table) || store->moves->recording > 0;
+static bool table_works(struct tide_table *table, enum tide__table_work work) {
+    return work == TIDE__WORK_IN_FLIGHT && (table->fences || tide__moves_has(table->store, table));
 }
 
 const struct tide__technique tide__slots = {
     .name = "slots",
-    .create = moves_create,
-    .destroy = moves_destroy,
-    .member = on_member,
-    .settle = settle,
-    .commander = tide__drain_again,
-    .rest = rest,
-    .table_destroy = moves_table_release,
-    .table_idle = is_idle,
-    .plan_load = tide__plan_load,
-    .plan_begin = tide__plan_begin,
-    .plan_resume = tide__plan_resume,
-    .plan_advance = tide__plan_advance,
-    .plan_release = tide__plan_release,
-    .plan_has = plan_has,
+    .member_changed = on_member,
+    .end_of_turn = end_of_turn,
+    .table_event = table_event,
+    .table_works = table_works,
 };

@@ -3,7 +3,7 @@
 #ifndef TIDE_STORE_MOVE_H
 #define TIDE_STORE_MOVE_H
 
-#include "store/core/catalog.h"
+#include "store/slots/catalog.h"
 #include "store/core/technique.h"
 #include "store/rows/cut.h"
 
@@ -39,6 +39,10 @@ void tide__move_send(struct tide_store *store, uint16_t to, enum tide__op op, ui
                      uint16_t node, const uint32_t *slots, size_t count, const uint32_t *lost, size_t lost_count);
 
 /* ---- move.c: slots change their home ---- */
+int tide__moves_create(struct tide_store *store);
+void tide__moves_destroy(struct tide_store *store);
+/* The state of a member is new, and all techniques have been notified: what follows for slots. */
+void tide__moves_settle(struct tide_store *store, const struct tide_member *member);
 /* Looks for work that other events made possible: fences to lift, departures to continue, slots to
  * plan. */
 void tide__moves_advance(struct tide_store *store);

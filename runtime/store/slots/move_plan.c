@@ -13,6 +13,7 @@
  * a home that has it reports its progress.
  */
 #include "store/core/send.h"
+#include "store/slots/groups.h"
 #include "store/slots/move.h"
 
 struct round {             /* a MAP that was sent to all */
@@ -351,15 +352,6 @@ static bool is_home(const struct tide_store *store, uint16_t node) {
     return any;
 }
 
-static bool is_busy(struct tide_store *store, const struct tide__catalog_entry *entry, uint16_t node) {
-    bool busy = false;
-    for (size_t i = 0; store->techniques[i] && !busy; i++) {
-        const struct tide__technique *t = store->techniques[i];
-        busy = t->plan_busy && t->plan_busy(store, entry, node);
-    }
-    return busy;
-}
-
 /* True: it is evacuated. */
 static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
     if (TIDE_MUTANT(leave_at_once)) {
@@ -382,7 +374,7 @@ static bool leaver_advance(struct tide_store *store, struct leaver *leaver) {
         if (!tide__catalog_stands(e)) {
             waits = true; /* its creation ends soon; then its slots are planned */
         } else if (e->options.replicas) {
-            waits |= is_busy(store, e, leaver->id);
+            waits |= tide__groups_busy(store, e, leaver->id);
             holds |= count == 0;
         } else if (count > 0) {
             waits |= plan_table(store, e, leaver->id, targets, count) != 0;
@@ -440,7 +432,7 @@ void tide__plan_advance(struct tide_store *store) {
         return; /* it is called again when that is done */
     }
     store->moves->planning = true;
-    TIDE__EACH_TECHNIQUE(store, plan_copies, store);
+    tide__groups_plan(store);
     for (struct tide__catalog_entry *e = store->catalog->entries; e; e = e->next) {
         if (e->tell && !e->options.replicas) {
             tell_everybody(store, e);

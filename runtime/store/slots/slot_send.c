@@ -150,7 +150,7 @@ static int depart_slot(struct slot_send *d, uint32_t slot) {
         return 1; /* it left, and that was announced: a new controller repeats the order */
     }
     if (tide__route_of(table, slot) & TIDE__MINE) {
-        TIDE__EACH_TECHNIQUE(table->store, slot_leaves, table, slot, d->to);
+        (void)tide__slot_event(table, TIDE__SLOT_LEAVES, slot, d->to);
         tide__routes_begin(table);
         tide__route_set(table, slot, d->to);
         table->slot_versions[slot] = d->version;
@@ -159,16 +159,11 @@ static int depart_slot(struct slot_send *d, uint32_t slot) {
     } else if (tide__route_home(tide__route_of(table, slot)) != d->to) {
         lost_to = tide__route_home(tide__route_of(table, slot)); /* it left for a node that died */
     }
-    const bool own_way = table->operations && table->operations->slot_send;
-    int code = lost_to   ? 0
-               : own_way ? table->operations->slot_send(table, slot, d->to)
-                         : tide__slot_drain(table, slot, pack, d);
+    int code = lost_to ? 1 : tide__slot_event(table, TIDE__SLOT_SENDS_ROWS, slot, d->to);
+    code = code == 0 ? tide__slot_drain(table, slot, pack, d) : code > 0 ? 0 : code;
     code = code ? code : ship(d);
-    for (size_t i = 0; table->store->techniques[i] && !code && !lost_to; i++) {
-        const struct tide__technique *t = table->store->techniques[i];
-        code = t->slot_left ? t->slot_left(table, slot, d->to) : 0;
-    }
-    TIDE__EACH_TECHNIQUE(table->store, slot_forgotten, table, slot);
+    code = code || lost_to ? code : tide__slot_event(table, TIDE__SLOT_LEFT, slot, d->to);
+    (void)tide__slot_event(table, TIDE__SLOT_FORGOTTEN, slot, 0);
     if (code) {
         return code;
     }
@@ -255,7 +250,7 @@ void tide__slot_sends_advance(struct tide_store *store) {
     if (d->table->relocates && d->at > first) {
         tide__parked_retry(d->table); /* what waited for these slots to leave */
     }
-    TIDE__EACH_TECHNIQUE(store, slots_left, store);
+    tide__store_event(store, TIDE__STORE_SLOTS_LEFT);
     if (d->at == d->count && d->in_flight == 0) {
         store->moves->sends = d->next;
         slot_send_free(d);

@@ -1,5 +1,5 @@
 /* The tier of a table: its directory, its bounds of memory, and its turn in the store actor. See tier.h. */
-#include "store/core/catalog.h"
+#include "store/slots/catalog.h"
 #include "store/core/send.h"
 #include "store/operation/inbox.h"
 #include "store/tier/tier.h"
@@ -375,30 +375,34 @@ static void opened(struct tide__tier *tier, struct tide__work *work) {
     }
 }
 
-static void table_begins(struct tide_table *table) {
+static void begins(struct tide__tier *tier) {
+    tier->open_until = tide_port_now(tier->port) + OPEN_NS;
+    begin_open(tier);
+}
+
+static void freed(struct tide_table *table, struct tide__tier *tier) {
+    wants_free(tier->wants.first);
+    wants_free(tier->anew.first);
+    wants_free(tier->later.first);
+    table->tier = NULL;
+    tide_budget_drop(table->budget, side_bytes(tier));
+    atomic_fetch_sub_explicit(&table->store->tiered, 1, memory_order_relaxed);
+    release(tier, table->dropping ? table->store->node : NULL);
+}
+
+static void table_event(struct tide_table *table, enum tide__table_event event) {
     struct tide__tier *tier = tide__tier_of(table);
-    if (tier) {
-        tier->open_until = tide_port_now(tier->port) + OPEN_NS;
-        begin_open(tier);
+    if (tier && event == TIDE__TABLE_BEGINS) {
+        begins(tier);
+    } else if (tier && event == TIDE__TABLE_FREED) {
+        freed(table, tier);
     }
 }
 
-static void table_destroy(struct tide_table *table) {
-    struct tide__tier *tier = tide__tier_of(table);
-    if (tier) {
-        wants_free(tier->wants.first);
-        wants_free(tier->anew.first);
-        wants_free(tier->later.first);
-        table->tier = NULL;
-        tide_budget_drop(table->budget, side_bytes(tier));
-        atomic_fetch_sub_explicit(&table->store->tiered, 1, memory_order_relaxed);
-        release(tier, table->dropping ? table->store->node : NULL);
-    }
-}
-
-static bool table_idle(const struct tide_table *table) {
-    struct tide__tier *tier = tide__tier_of(table);
-    return !tier || (tier->outstanding == 0 && !tier->wants.first && !tier->anew.first && !tier->later.first);
+static bool table_works(struct tide_table *table, enum tide__table_work work) {
+    const struct tide__tier *tier = tide__tier_of(table);
+    return work == TIDE__WORK_IN_FLIGHT && tier &&
+           (tier->outstanding > 0 || tier->wants.first || tier->anew.first || tier->later.first);
 }
 
 /* ---- turns ---- */
@@ -450,7 +454,7 @@ int tide__tier_message(struct tide_store *store, struct tide__incoming *in) {
     return 0;
 }
 
-static uint64_t each_turn(struct tide_store *store) {
+static uint64_t end_of_turn(struct tide_store *store) {
     uint64_t again = 0;
     const unsigned count = atomic_load_explicit(&store->tiered, memory_order_relaxed)
                                ? atomic_load_explicit(&store->table_count, memory_order_relaxed)
@@ -485,10 +489,9 @@ static void table_stats(struct tide_table *table, struct tide_table_stats *out) 
 
 const struct tide__technique tide__tiering = {
     .name = "tier",
-    .rest = each_turn,
+    .end_of_turn = end_of_turn,
     .table_create = table_create,
-    .table_destroy = table_destroy,
-    .table_begins = table_begins,
-    .table_idle = table_idle,
+    .table_event = table_event,
+    .table_works = table_works,
     .table_stats = table_stats,
 };

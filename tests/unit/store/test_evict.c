@@ -188,9 +188,9 @@ static void an_assigned_row_does_not_expire_at_once(void **state) {
     const uint64_t key = 1;
     float row[2];
     atomic_store(&table->forget->epoch, 1000);
-    assert_int_equal(tide__operate(table, TIDE__PULL, true, &key, 1, row, NULL, NULL), 0);
+    assert_int_equal(tide__operate_plain(table, TIDE__PULL, true, &key, 1, row, NULL), 0);
     row[0] = 5;
-    assert_int_equal(tide__operate(table, TIDE__PUSH, true, &key, 1, NULL, row, NULL), 0);
+    assert_int_equal(tide__operate_plain(table, TIDE__PUSH, true, &key, 1, NULL, row), 0);
     tide__forget_expire(table, (uint32_t)(tide_mix64(key) >> 52));
     assert_true(has_row(table, key) && value(table, key) == 5);
     tide_store_destroy(store);

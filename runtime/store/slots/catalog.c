@@ -8,7 +8,7 @@
  * ready=1--> all
  *   --TABLE_DONE--> controller --answer--> creator
  *
- * A table that is dropped goes in two rounds as well (table_drop.c): CLOSE, and when nothing of it is
+ * A table that is dropped goes in two rounds as well (operation/drop.c): CLOSE, and when nothing of it is
  * in flight at any node, DROP. Then its place may be given to another table, under the next life.
  *
  *   requester --DROP_TABLE (call)-->  controller --DROP stage--> all --DROPPED stage--> controller
@@ -20,8 +20,10 @@
  * through both rounds anew with every table: nodes that have it say so. One that leads no more
  * forgets them.
  */
-#include "store/core/catalog.h"
-#include "store/core/learning_rate.h"
+#include "store/slots/catalog.h"
+#include "store/slots/groups.h"
+#include "store/slots/learning_rate.h"
+#include "store/slots/move.h"
 #include "store/core/options.h"
 #include "store/core/send.h"
 #include "store/core/tiered.h"
@@ -92,7 +94,7 @@ static int choose_homes(struct tide_store *store, struct tide__catalog_entry *en
         entry->versions[s] = 1;
     }
     if (entry->options.replicas && count > 0) {
-        TIDE__EACH_TECHNIQUE(store, choose_copies, entry, ids, count);
+        tide__groups_choose(entry, ids, count);
     }
     tide_free(ids);
     if (entry->options.replicas && count == 1) {
@@ -240,7 +242,7 @@ static void step_down(struct tide_store *store) {
         }
     }
     release_entries(catalog);
-    TIDE__EACH_TECHNIQUE(store, plan_release, store);
+    tide__plan_release(store);
     catalog->term = 0;
 }
 
@@ -260,11 +262,7 @@ static int load(struct tide_store *store) {
         const uint32_t place = tide__catalog_place(entry->id);
         catalog->last_place = place > catalog->last_place ? place : catalog->last_place;
     }
-    int code = 0;
-    for (size_t i = 0; store->techniques[i] && !code; i++) {
-        code = store->techniques[i]->plan_load ? store->techniques[i]->plan_load(store) : 0;
-    }
-    return code;
+    return tide__plan_load(store);
 }
 
 /* Both rounds with every table, and what was pending when the former controller ended. */
@@ -276,7 +274,7 @@ static void begin(struct tide_store *store) {
             start_drop(store, e, TIDE__CATALOG_CLOSE);
         }
     }
-    TIDE__EACH_TECHNIQUE(store, plan_begin, store);
+    tide__plan_begin(store);
 }
 
 bool tide__catalog_commands(struct tide_store *store) {
@@ -293,7 +291,7 @@ bool tide__catalog_commands(struct tide_store *store) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(store->node), "the recorded tables cannot be taken over: %s",
                  tide_error_message());
         release_entries(store->catalog);
-        TIDE__EACH_TECHNIQUE(store, plan_release, store);
+        tide__plan_release(store);
         return false;
     }
     store->catalog->term = term;
@@ -446,15 +444,6 @@ static int retire(struct tide_store *store, struct tide__catalog_entry *entry) {
     return record(store, entry);
 }
 
-/* [name]; the op is read. */
-static bool is_planned(const struct tide_store *store, uint32_t table) {
-    bool planned = false;
-    for (size_t i = 0; store->techniques[i] && !planned; i++) {
-        planned = store->techniques[i]->plan_has && store->techniques[i]->plan_has(store, table);
-    }
-    return planned;
-}
-
 int tide__drop_call(struct tide_store *store, struct tide__incoming *in) {
     char name[64];
     if (!tide__text_copy(&in->as.DROP_TABLE.name, name, sizeof name)) {
@@ -467,7 +456,7 @@ int tide__drop_call(struct tide_store *store, struct tide__incoming *in) {
     if (!entry) {
         return tide_fail(TIDE_ENOENT, "no table '%s'", name);
     }
-    if (entry->phase != TIDE__CATALOG_READY || is_planned(store, entry->id)) {
+    if (entry->phase != TIDE__CATALOG_READY || tide__plan_has(store, entry->id) || store->moves->recording > 0) {
         return tide_fail(TIDE_EBUSY, "table '%s' is being made, or its slots are on the move", name);
     }
     int code = enlist(store, entry, in->message);
@@ -597,12 +586,10 @@ int tide__clear_call(struct tide_store *store, struct tide__incoming *in) {
         return TIDE_ENOENT;
     }
     for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT; slot++) {
-        if (table->operations && table->operations->slot_clear) {
-            table->operations->slot_clear(table, slot);
-        } else {
+        if (tide__slot_event(table, TIDE__SLOT_CLEARED, slot, 0) == 0) {
             (void)tide__slot_drain(table, slot, NULL, NULL);
         }
-        TIDE__EACH_TECHNIQUE(store, slot_forgotten, table, slot);
+        (void)tide__slot_event(table, TIDE__SLOT_FORGOTTEN, slot, 0);
     }
     return tide__nothing_answer(in->message);
 }
@@ -626,7 +613,7 @@ static int install(struct tide_store *store, uint32_t id, const struct tide_tabl
         memcpy(table->slot_versions, versions, sizeof table->slot_versions);
         atomic_store_explicit(&table->map_version, version, memory_order_relaxed);
         tide__table_publish(store, table);
-        TIDE__EACH_TECHNIQUE(store, table_begins, table);
+        tide__table_event(table, TIDE__TABLE_BEGINS);
     }
     return code;
 }
@@ -670,9 +657,9 @@ int tide__catalog_table(struct tide_store *store, struct tide__incoming *in) {
         tide__learning_rate_take(table, (float)m->rate);
     }
     if (table && ready && !atomic_load_explicit(&table->ready, memory_order_relaxed)) {
-        TIDE__EACH_TECHNIQUE(store, table_ready, table);
+        tide__table_event(table, TIDE__TABLE_READY);
     } else if (table && ready && !m->change) { /* a new controller announces it again, for all nodes have it now */
-        TIDE__EACH_TECHNIQUE(store, table_again, table);
+        tide__table_event(table, TIDE__TABLE_REANNOUNCED);
     }
     if (table && ready) {
         atomic_store_explicit(&table->ready, true, memory_order_release); /* pairs with find of table.c */
@@ -695,6 +682,10 @@ int tide__catalog_table(struct tide_store *store, struct tide__incoming *in) {
 
 void tide__catalog_made(struct tide_store *store, uint32_t id, int code, uint64_t changes, const char *why) {
     made(store, id, false, code, changes, why);
+}
+
+void tide__catalog_welcomed(struct tide_store *store, uint16_t node) {
+    (void)tide__store_tell(store, node, TIDE__AS(SYNCED, .none = 0));
 }
 
 int tide__catalog_synced(struct tide_store *store, struct tide__incoming *in) {
@@ -749,7 +740,7 @@ int tide__catalog_done(struct tide_store *store, struct tide__incoming *in) {
         entry->waiting_count--;
     }
     round_ended(store, entry);
-    TIDE__EACH_TECHNIQUE(store, plan_advance, store);
+    tide__plan_advance(store);
     return 0;
 }
 
@@ -767,7 +758,7 @@ int tide__catalog_dropped(struct tide_store *store, struct tide__incoming *in) {
     set_bit(entry->waiting, from, false);
     entry->waiting_count--;
     round_ended(store, entry);
-    TIDE__EACH_TECHNIQUE(store, plan_advance, store);
+    tide__plan_advance(store);
     return 0;
 }
 
@@ -785,8 +776,6 @@ static void welcome(struct tide_store *store, uint16_t node) {
         }
         send_table(store, e, node, e->phase != TIDE__CATALOG_PREPARE);
     }
-    TIDE__EACH_TECHNIQUE(store, welcome, store, node);
-    (void)tide__store_tell(store, node, TIDE__AS(SYNCED, .none = 0));
 }
 
 void tide__catalog_member(struct tide_store *store, const struct tide_member *member) {

@@ -5,9 +5,9 @@
  *
  *   requester --SET_RATE (call)-->  controller --TABLE ready=1--> all --TABLE_DONE--> controller
  */
-#include "store/core/learning_rate.h"
+#include "store/slots/learning_rate.h"
 #include "store/rows/rules.h"
-#include "store/core/catalog.h"
+#include "store/slots/catalog.h"
 
 #include <math.h>
 

@@ -6,7 +6,7 @@
  */
 #include "store/core/send.h"
 #include "store/slots/move.h"
-#include "store/replica/replica.h"
+#include "store/slots/groups.h"
 
 static bool stays(const struct tide_store *store, uint16_t node) {
     return store->member_state[node] == 1 + TIDE_MEMBER_UP;

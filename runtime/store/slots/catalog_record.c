@@ -1,9 +1,9 @@
 /*
  * What the controller records of a table (tide_net_record), for itself when it is started again, and for the next one.
  */
-#include "store/core/learning_rate.h"
+#include "store/slots/learning_rate.h"
 #include "store/core/options.h"
-#include "store/core/catalog.h"
+#include "store/slots/catalog.h"
 
 /* A joiner may have received changes that were never recorded: a new controller numbers its own ones above those. */
 enum { VERSIONS_LEFT_OUT = 4096 };

@@ -10,7 +10,7 @@ enum tide__catalog_phase {
     TIDE__CATALOG_COMMIT,  /* nodes let it be found */
     TIDE__CATALOG_READY,
     TIDE__CATALOG_CHANGE, /* of a table that all nodes have, something else is recorded, then announced */
-    TIDE__CATALOG_CLOSE,  /* it is being dropped: nodes let nothing new begin (table_drop.c) */
+    TIDE__CATALOG_CLOSE,  /* it is being dropped: nodes let nothing new begin (operation/drop.c) */
     TIDE__CATALOG_DROP,   /* nothing of it is in flight: nodes free it */
     TIDE__CATALOG_GONE,   /* its place is free for another life */
 };
@@ -51,7 +51,9 @@ struct tide__catalog {
 
 int tide__catalog_create(struct tide_store *store);
 void tide__catalog_destroy(struct tide_store *store);
-void tide__catalog_member(struct tide_store *store, const struct tide_member *member); /* a member's state is new */
+/* The state of a member is new: a node that has joined is sent all tables; */
+void tide__catalog_member(struct tide_store *store, const struct tide_member *member);
+void tide__catalog_welcomed(struct tide_store *store, uint16_t node); /* and that these were all */
 
 /* Where nodes have the table: an id is a place and the number of its life there. */
 static inline uint32_t tide__catalog_place(uint32_t id) {
@@ -64,8 +66,7 @@ static inline bool tide__catalog_stands(const struct tide__catalog_entry *entry)
 }
 
 tide__handler tide__create_call, tide__keys_call, tide__clear_call, tide__forget_call, tide__drop_call,
-    tide__catalog_table, tide__catalog_done, tide__catalog_synced, tide__catalog_dropped, tide__drop_message,
-    tide__learning_rate_call;
+    tide__catalog_table, tide__catalog_done, tide__catalog_synced, tide__catalog_dropped, tide__learning_rate_call;
 
 /* Can the table be found at the node? */
 static inline bool tide__catalog_has(const struct tide__catalog_entry *entry, uint16_t node) {
