@@ -17,7 +17,6 @@
 #include "store/core/store.h"
 #include "tide/clock.h"
 
-
 struct tide__clocks;
 struct tide__sync;
 struct tide__run {

@@ -12,7 +12,7 @@ struct tide__misses {
 };
 void tide__misses_init(struct tide__misses *misses);
 void tide__misses_release(struct tide__misses *misses);
-int tide__misses_add(struct tide__misses *misses, size_t position); /* ENOMEM */
+int tide__misses_add(struct tide__misses *misses, size_t position);  /* ENOMEM */
 int tide__misses_reserve(struct tide__misses *misses, size_t count); /* room for `count` of an empty list; ENOMEM */
 
 /* Of an operation, on the wire too. SUBSCRIBES, OF_COPY, INTENDED: hot_keys.h. */

@@ -364,8 +364,9 @@ enum { PARKED = 0, DROPPED = UINT16_MAX };
 /* Does an operation wait for a group that this node has not received yet? */
 static bool waits_for_group(const struct tide__job *job, uint16_t to) {
     const struct tide_table *table = job->table;
-    return table->operations->groups && (tide__member_gone(table->store, to) ||
-                               job->map_version > atomic_load_explicit(&table->map_version, memory_order_relaxed));
+    return table->operations->groups &&
+           (tide__member_gone(table->store, to) ||
+            job->map_version > atomic_load_explicit(&table->map_version, memory_order_relaxed));
 }
 
 /* Where a missed key of a job goes: a node, or one of these. Of a table with copies nothing is

@@ -21,7 +21,7 @@ struct tide__job {
     const uint8_t *terms;     /* u32, unaligned: of what came straight (location_cache.h), and of LOC; else NULL */
     uint32_t count;
     uint16_t origin, from; /* the node that issued it; that sent the message */
-    uint32_t stamp; /* push: the clock of the worker that made it, or TIDE_NO_CLOCK */
+    uint32_t stamp;        /* push: the clock of the worker that made it, or TIDE_NO_CLOCK */
     uint8_t kind, hops;
     bool raw;
     uint8_t flags; /* enum tide__operation_flags */
