@@ -72,7 +72,7 @@ local function gauss(random)
   return math.sqrt(-2 * math.log(1 - random:uniform())) * math.cos(2 * math.pi * random:uniform())
 end
 
--- Parameters of each task, as the relation wants them.
+-- Parameters of each task, as the relation requires.
 local function truth_of(random, o, kind, m, d)
   local w, common, factors = {}, {}, {}
   for k = 1, d do common[k] = gauss(random) end

@@ -1,5 +1,5 @@
--- The policies of the runs that go on in this cluster, at the prompt. Files are those of the client: a policy is read
--- where it was typed. The rows of these calls are in tide.console.rows.
+-- Policies of the active runs of this cluster, at the prompt. Files are those of the client: a policy is read on its
+-- machine. The rows of these calls are in tide.console.rows.
 local core = require "tide.core"
 local errors = require "tide.errors"
 local remote = require "tide.policy.remote"
