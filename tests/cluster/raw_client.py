@@ -123,7 +123,7 @@ class Connection:
 
 
 def hello(incarnation, cluster="", client=0, name="", to=0, attempt=0):
-    return [6, cluster, "", incarnation, client, name, to, "", False, True, 0, os.getpid(), 0, 0, attempt, 0, 2]
+    return [7, cluster, "", incarnation, client, name, to, "", False, True, 0, os.getpid(), 0, 0, attempt, 0, 2]
 
 
 def main(endpoint, name):
