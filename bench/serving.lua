@@ -1,5 +1,6 @@
 -- What increments cost training, and how long lookups of a reader take beside it: phases with and without increments
--- take turns, and a reader in this process looks up keys at a fixed rate, each lookup timed from when it was due.
+-- take turns, and a reader in this process looks up keys at a fixed rate, each lookup timed from when it was due. On a
+-- machine that others use, pushes for each second of the worker's processor time say more than those for each second.
 --
 --   tide run bench/serving.lua --rounds 5 --phase 5
 local tide, core = require "tide", require "tide.core"
@@ -37,6 +38,22 @@ local function pushes(name)
   return sum
 end
 
+-- Processor time of the threads of the node whose names begin so, in seconds.
+local function processor_s(name)
+  local ticks = 0
+  for _, m in ipairs(core.members()) do
+    for _, task in ipairs(m.workers > 0 and core.file_list(("/proc/%d/task"):format(m.pid)) or {}) do
+      local file <close> = io.open(("/proc/%d/task/%s/stat"):format(m.pid, task))
+      local comm, rest = (file and file:read "a" or ""):match "%((.-)%) (.*)"
+      if comm and comm:find(name, 1, true) == 1 then
+        local user <const>, system <const> = rest:match(("%S+ "):rep(11) .. "(%d+) (%d+)")
+        ticks = ticks + user + system
+      end
+    end
+  end
+  return ticks / 100
+end
+
 local function median(list)
   table.sort(list)
   return list[(#list + 1) // 2]
@@ -66,9 +83,11 @@ tide.main(function()
     end
   end)
   local with, without, bytes, count = {}, {}, 0, 0
+  local work, disk_s = {[with] = {0, 0}, [without] = {0, 0}}, 0
   for _ = 1, opt.rounds do
     for _, phase in ipairs {without, with} do
       local from <const>, at = pushes(run.tables.rows.name), core.now()
+      local worked, wrote = processor_s "tide-compute", processor_s "tide-disk"
       local until_s <const> = at + opt.phase
       while core.now() < until_s do
         if phase == with then
@@ -77,7 +96,10 @@ tide.main(function()
         end
         core.sleep(math.max(0, math.min(opt.every, until_s - core.now())))
       end
-      phase[#phase + 1] = (pushes(run.tables.rows.name) - from) / (core.now() - at)
+      local made <const> = pushes(run.tables.rows.name) - from
+      phase[#phase + 1] = made / (core.now() - at)
+      work[phase] = {work[phase][1] + made, work[phase][2] + processor_s "tide-compute" - worked}
+      disk_s = disk_s + processor_s "tide-disk" - wrote
     end
   end
   running = false
@@ -85,7 +107,11 @@ tide.main(function()
   table.sort(waits)
   local a <const>, b <const> = median(without), median(with)
   print(("pushes (keys/s): %.0f without increments, %.0f with, %.1f %% less"):format(a, b, 100 * (1 - b / a)))
-  print(("%d increments of %.1f MB"):format(count, bytes / count / 1e6))
+  local c <const>, d <const> = work[without][1] / work[without][2], work[with][1] / work[with][2]
+  print(("pushes of a processor second of the worker: %.0f without increments, %.0f with, %.1f %% less"):format(c, d,
+    100 * (1 - d / c)))
+  print(("%d increments of %.1f MB, each %.3f s of processor time of the disk's thread"):format(count,
+    bytes / count / 1e6, disk_s / count))
   if reader then
     print(("reader behind by %.1f s at the end"):format(reader:behind()))
     print(("%d lookups of %d keys: p50 %.3f ms, p99 %.3f ms"):format(#waits, LOOKUP, 1e3 * waits[#waits // 2],
