@@ -73,6 +73,17 @@ compgen -G 'cache/0*/*closed*' >/dev/null && fail "files of another table were c
 run 1 table follow closed --dir other --once --cluster "$at" --keys keys/lab/alice
 says err.txt 'no run publishes a table `closed`'
 
+# The example of the page.
+{
+    echo 'local tide = require "tide" tide.main(function()'
+    awk '/^```lua/ { block = ""; on = 1; next } /^```/ { if (on && block ~ /tide.reader {cluster/) printf "%s", block; on = 0; next }
+        on { block = block $0 "\n" }' "$root/docs/guides/large-tables.md" |
+        sed "s|tcp:10.0.0.7:7700|$at|; s|\"users\"|\"rows\"|; s|\"cache\"|\"page\"|"
+    echo 'print("page", r:info().rows) end)'
+} >page.lua
+run 0 run page.lua
+says out.txt '^page.2000'
+
 # A reader that sleeps: it comes back to what is new.
 "$TIDE" run serve.lua --at "$at" --generations 100000 >slept.txt 2>&1 &
 reader=$!

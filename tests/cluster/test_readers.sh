@@ -189,7 +189,7 @@ says err.txt 'ends at generation 6'
 run 2 table export t --dir eq-ckpt --out patch.csv
 says err.txt 'FILE.safetensors'
 # The example of the page.
-awk '/^```lua/ { block = ""; on = 1; next } /^```/ { if (on && block ~ /tide.reader/) printf "%s", block; on = 0; next }
+awk '/^```lua/ { block = ""; on = 1; next } /^```/ { if (on && block ~ /tide.reader {dir/) printf "%s", block; on = 0; next }
     on { block = block $0 "\n" }' "$root/docs/guides/large-tables.md" >page.lua
 run 0 run page.lua
 says out.txt '2.0.1.0.true'
