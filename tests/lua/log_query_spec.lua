@@ -1,5 +1,6 @@
 package.path = "tests/lua/?.lua;" .. package.path
 require "support"
+local log_lines = require "tide.show.log_lines"
 local log_query = require "tide.run.log_query"
 local output = require "tide.run.output"
 
@@ -22,14 +23,14 @@ describe("a query of a run's log", function()
   end
 
   it("knows time, rank, node and stream of a line", function()
-    assert.same({time = "2026-11-28 21:13:26.400", rank = 1, node = "n1", err = true, text = "slow disk"},
-      log_query.entry "2026-11-28 21:13:26.400 [n1 #1 err] slow disk")
-    assert.same({time = "2026-11-28 21:13:25.900", rank = 0, err = true, text = "a warning"},
-      log_query.entry "2026-11-28 21:13:25.900 [err] a warning")
-    assert.is_true(log_query.entry("2026-11-28 21:13:25.900 error[T0210]: it was interrupted").err)
-    assert.equal("[n9 #3] quoted", log_query.entry("2026-11-28 21:13:27.000 [n1 #12] [n9 #3] quoted").text)
-    assert.equal(0, log_query.entry("2026-11-28 21:13:27.000 [n1 #1 odd] x").rank)
-    assert.is_nil(log_query.entry "second line")
+    assert.same({time = "2026-11-28 21:13:26.400", rank = 1, node = "n1", err = true, fatal = false, text = "slow disk"},
+      log_lines.entry "2026-11-28 21:13:26.400 [n1 #1 err] slow disk")
+    assert.same({time = "2026-11-28 21:13:25.900", rank = 0, err = true, fatal = false, text = "a warning"},
+      log_lines.entry "2026-11-28 21:13:25.900 [err] a warning")
+    assert.is_true(log_lines.entry("2026-11-28 21:13:25.900 error[T0210]: it was interrupted").err)
+    assert.equal("[n9 #3] quoted", log_lines.entry("2026-11-28 21:13:27.000 [n1 #12] [n9 #3] quoted").text)
+    assert.equal(0, log_lines.entry("2026-11-28 21:13:27.000 [n1 #1 odd] x").rank)
+    assert.is_nil(log_lines.entry "second line")
   end)
 
   it("keeps a rank with the lines that continue its lines", function()

@@ -1,4 +1,6 @@
--- Looks into the log of a run (run_log.lua): which rank wrote a line, when, and to which stream. Pure.
+-- Chooses lines of the log of a run (run_log.lua) by rank, time, text and stream. Pure.
+local log_lines = require "tide.show.log_lines"
+
 local log_query = {}
 
 ---@class tide.log_query
@@ -6,23 +8,6 @@ local log_query = {}
 ---@field since? number seconds since 1970
 ---@field search? string lines that contain it, whatever the case of its letters
 ---@field err? boolean only what was written to standard error
-
-local STAMP <const> = "^(%d%d%d%d%-%d%d%-%d%d %d%d:%d%d:%d%d%.%d%d%d) (.*)$"
-
----@param line string without its end
----@return {time: string, rank: integer, node: string?, err: boolean, text: string}|nil entry nil: the line continues
----  the one before
-function log_query.entry(line)
-  local time <const>, rest <const> = line:match(STAMP)
-  if not time then return nil end
-  local node <const>, rank <const>, mark <const>, text <const> = rest:match "^%[(%S+) #(%d+)( ?e?r?r?)%] ?(.*)$"
-  if node and (mark == "" or mark == " err") then
-    return {time = time, rank = math.tointeger(tonumber(rank)) or 0, node = node, err = mark ~= "", text = text}
-  end
-  local plain <const> = rest:match "^%[err%] (.*)$"
-  local is_error <const> = rest:find "^error%[T%d+%]" ~= nil -- that ended the run
-  return {time = time, rank = 0, err = plain ~= nil or is_error, text = plain or rest}
-end
 
 -- Of commands that print a log.
 ---@type tide.option[]
@@ -59,7 +44,7 @@ function log_query.filter(o)
   return function(chunk)
     local kept = {}
     for line in chunk:gmatch "([^\n]*)\n" do
-      local e <const> = log_query.entry(line)
+      local e <const> = log_lines.entry(line)
       if e then
         by_head = (not o.rank or e.rank == o.rank) and (not since or e.time >= since) and (not o.err or e.err)
         found, head = false, line

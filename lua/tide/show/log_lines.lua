@@ -34,6 +34,24 @@ function log_lines.time(stamp)
   return days_of(y // 1 | 0, mo // 1 | 0, d // 1 | 0) * 86400 + h * 3600 + mi * 60 + tonumber(s)
 end
 
+---Reads a line of run.log: which rank wrote it, when, and to which stream.
+---@param line string without its end
+---@return {time: string, rank: integer, node: string?, err: boolean, fatal: boolean, text: string}|nil entry nil: the
+---  line continues the one before; rank 0: the script itself and Tide; fatal: the error that ended the run, or a worker
+function log_lines.entry(line)
+  local time <const>, rest <const> = line:match "^(%d%d%d%d%-%d%d%-%d%d %d%d:%d%d:%d%d%.%d%d%d) (.*)$"
+  if not time then return nil end
+  local node, rank, mark, said = rest:match "^%[(%S+) #(%d+)( ?e?r?r?)%] ?(.*)$"
+  if not node or mark ~= "" and mark ~= " err" then
+    node, rank, said = nil, 0, rest:match "^%[err%] (.*)$"
+    mark = said and " err" or ""
+  end
+  said = said or rest
+  local fatal <const> = said:find "^error%[T%d+%]" ~= nil
+  return {time = time, rank = math.tointeger(tonumber(rank)) or 0, node = node, err = mark ~= "" or fatal and not node,
+          fatal = fatal, text = said}
+end
+
 local function parsed(line, node)
   if line:sub(1, 1) == "{" then
     local value <const> = core.json_decode(line)
@@ -48,8 +66,8 @@ local function parsed(line, node)
   if not time then return nil end
   local level, said = rest:match "^(%l+) +(.*)$"
   if not log_lines.LEVELS[level] then
-    local bare <const> = rest:gsub("^%[%S+ #%d+ err%] ", "") -- a worker's, in the log of a run
-    level, said = bare:find "^error%[T%d+%]: " and "error" or "info", rest
+    local entry <const> = log_lines.entry(line) -- of the log of a run
+    level, said = entry and entry.fatal and "error" or "info", rest
   end
   local who <const>, what <const> = said:match "^([%w_.-]+): (.*)$"
   if who and level and rest:find "^%l+ " and log_lines.LEVELS[rest:match "^%l+"] then
