@@ -492,6 +492,21 @@ case("jobs: persons who all want more have their weights of the slots, within 3 
   small.remove(folder)
 end)
 
+case("jobs: a trace has priorities among the runs of a person, and times at which she stops them", function()
+  local folder <const> = small.make(0)
+  small.write(folder .. "/w.csv", "name,time,application,num_replicas,batch_size,user,priority,cancel\n"
+    .. "a,0,wide,1,64,ann,0,\nb,0,wide,1,64,ann,0,\nc,0,wide,1,64,ann,5,\nd,0,wide,1,64,ann,0,120\n")
+  small.write(folder .. "/shares.lua", "return {persons = {ann = {runs = 1}}}")
+  local sim <const> = simulator(folder, {shares = folder .. "/shares.lua"})
+  local r <const> = sim:run {workload = folder .. "/w.csv", policy = "scheduling/fair"}
+  assert(r.faults == 0, r.fault)
+  assert(r.jobs[3].wait < r.jobs[1].wait and r.jobs[1].wait < r.jobs[2].wait, "c before a before b")
+  assert(r.cancelled == 1 and r.jobs[4].cancelled and r.jobs[4].jct == 120, r.jobs[4].jct)
+  small.write(folder .. "/w.csv", "name,time,application,num_replicas,batch_size,cancel\na,0,wide,1,64,-1\n")
+  fails("w.csv:2: `cancel` is negative", function() sim:run {workload = folder .. "/w.csv"} end)
+  small.remove(folder)
+end)
+
 case("jobs: a policy that grants too much is refused, said, and replaced", function()
   with_trace(3, function(folder)
     local greedy = {path = "greedy.lua", text = [[return {api = 1, kind = "scheduling", name = "greedy", version = 1,

@@ -13,7 +13,8 @@ local command = {
     {"tide sim jobs w1.csv w2.csv --policy scheduling/tiresias --policy mine.lua --chart out.svg", "compared"},
     {"tide sim jobs w.csv --every 15 --resize 30,2", "a start costs 30 s, a resize 2 s"},
   },
-  arguments = {{name = "workload", many = true, doc = "CSV: name,time,application,num_replicas,batch_size[,user]"}},
+  arguments = {{name = "workload", many = true,
+    doc = "CSV: name,time,application,num_replicas,batch_size[,user,priority,cancel]"}},
   options = {
     {name = "policy", type = "string", value = "P", repeated = true,
      doc = "shipped name or path (scheduling/goodput); several are compared"},
@@ -81,7 +82,7 @@ local function record_of(context, workload, r)
     last_s = r.last, resizes = r.resizes, wait_s = r.wait:mean(), rho_mean = r.rho:mean(), rho_max = r.rho:max(),
     held_slot_hours = r.held_slot_hours, used_slot_hours = r.used_slot_hours, node_hours = r.node_hours,
     decisions = r.decisions, decision_ms = r.decision_ms, faults = r.faults, persons = r.persons,
-    contended = r.contended, by_app = {}}
+    contended = r.contended, cancelled = r.cancelled, by_app = {}}
   for name, list in pairs(r.by_app) do record.by_app[name] = list:mean() end
   record.each = context.options.each and r.jobs or nil
   return record

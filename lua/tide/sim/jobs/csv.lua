@@ -39,6 +39,7 @@ local function value_of(path, line, column, word)
     if word == "" then csv.fail(path, line, ("`%s` is empty"):format(column.name)) end
     return word
   end
+  if word == "" and column.empty then return false end
   local v = tonumber(word)
   if not v or v ~= v or v == math.huge or v == -math.huge then
     csv.fail(path, line, ("`%s` is `%s`, not a number"):format(column.name, word))
@@ -48,7 +49,8 @@ end
 
 ---Reads a file; raises what is wrong with it.
 ---@param path string
----@param columns {name: string, text?: boolean, optional?: boolean}[] those that are read; others may be there
+---@param columns {name: string, text?: boolean, optional?: boolean, empty?: boolean}[] those that are read; others may
+---  be there. empty: a cell of it may be, and is false
 ---@return table<string, any[]> columns by name, and `line`, where each row stands
 function csv.read(path, columns)
   local file, why = open(path, "rb")

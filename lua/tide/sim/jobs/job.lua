@@ -24,7 +24,8 @@ function job.new(id, request, adapts)
   return setmetatable({
     id = id, name = request.name, app = app, submit = request.time, request = request, fixed = fixed, slots = 0,
     nodes = {}, counts = {}, progress = 0, epoch = 1, owed = 0, resizes = 0, attained = 0, fit = 0, seen = {},
-    rows = {}, person = request.person,
+    rows = {}, person = request.person, priority = request.priority,
+    cancel_at = request.cancel and request.time + request.cancel or math.huge,
     max_seen = 0, used = 0, active = false,
     max = fixed and (app.slots_most or fixed // app.low) or math.min(SLOTS_MOST, app.max // app.low),
   }, job)

@@ -83,16 +83,17 @@ end
 ---@return table result
 function report.of(world)
   local jct, waits, by_app, jobs, persons = {}, {}, {}, {}, {}
-  local last, resizes, held, used = 0, 0, 0, 0
+  local last, resizes, held, used, cancelled = 0, 0, 0, 0, 0
   for i, job in ipairs(world.jobs) do
-    jct[i], waits[i] = job.ended - job.submit, job.first_slot - job.submit
+    jct[i], waits[i] = job.ended - job.submit, (job.first_slot or job.ended) - job.submit
+    cancelled = cancelled + (job.cancelled and 1 or 0)
     by_app[job.app.name] = by_app[job.app.name] or {}
     table.insert(by_app[job.app.name], jct[i])
     last, resizes = math.max(last, job.ended), resizes + job.resizes
     held, used = held + job.attained, used + job.used
     persons[job.person] = (persons[job.person] or 0) + job.attained / 3600
-    jobs[i] = {name = job.name, person = job.person, submit = job.submit, jct = jct[i], wait = waits[i],
-               resizes = job.resizes,
+    jobs[i] = {name = job.name, person = job.person, cancelled = job.cancelled, submit = job.submit, jct = jct[i],
+               wait = waits[i], resizes = job.resizes,
                slot_seconds = job.attained}
   end
   for _, list in pairs(by_app) do report.numbers(list) end
@@ -103,7 +104,7 @@ function report.of(world)
   local rho
   local result = {jct = report.numbers(jct), wait = report.numbers(waits), by_app = by_app, jobs = jobs,
     persons = persons, contended = contended, last = last,
-    makespan = last - first, resizes = resizes / #world.jobs, held_slot_hours = held / 3600,
+    cancelled = cancelled, makespan = last - first, resizes = resizes / #world.jobs, held_slot_hours = held / 3600,
     used_slot_hours = used / 3600, node_hours = world.node_seconds / 3600, decisions = world.decisions,
     decision_ms = world.decision_s / math.max(world.decisions, 1) * 1000, unfit = world.unfit, faults = world.faults,
     fault = world.fault, policy = world.seat.current.policy.name, curve = world.curve.points}

@@ -58,7 +58,7 @@ local function job_entry(self, job, want)
              nodes = job.nodes, min = job.min or 1, max = job.max, sizes = job.sizes, resizes = job.resizes,
              resize_s = self.o.resize.live}
   if job.preemptible == false and job.slots > 0 then e.preemptible = false end
-  if want["job.person"] then e.person, e.memory = job.person, job.memory end
+  if want["job.person"] then e.person, e.memory, e.priority = job.person, job.memory, job.priority end
   if want["job.request"] then e.request = {slots = job.request.slots, batch = job.request.batch} end
   if want["job.attained"] then e.attained = job.attained end
   if want["job.goodput"] then
@@ -236,6 +236,7 @@ end
 local function turn_over(self)
   local active = {}
   for _, job in ipairs(self.active) do
+    if not job:is_done() and (job.cancel_at or math.huge) <= self.now then job.ended, job.cancelled = self.now, true end
     if job:is_done() then
       job.active, job.slots, job.nodes, job.counts = false, 0, {}, {}
       self.left = self.left - 1
