@@ -108,7 +108,7 @@ local ROWS <const> = {
     get = {"read", name = "id", memory = "boolean?"},
     held = {"read"}, situation = {"read"}, bytes = {"admin"}, shares = {"read"}, accounts = {"read"},
     ["shares.set"] = {"admin", shares = "table?"},
-    priority = {"operate", name = "id", priority = "integer"},
+    priority = {"operate", name = "id", priority = "integer"}, time = {"operate", name = "id", seconds = "seconds?"},
     note = {"operate", name = "id", note = "string?", tags = "strings?"},
     verb = {"operate", name = "id", verb = "string", arguments = "table?", timeout_s = "seconds?"},
     ["table.drop"] = {"admin", name = "string", force = "boolean?"},

@@ -74,6 +74,18 @@ says out.txt "^$me +- +2 +0 +2 +2 +1 "
 run 0 shares clear
 wait_for 20 is long-2 running
 
+# A run ends with its time, which counts from the moment it has its slots.
+run 0 submit --slots 1 --time 1s long.lua
+wait_for 20 is long-4 stopped
+run 0 job show long-4
+says out.txt '^state +stopped, stop: its time is over$'
+run 2 job time long-4 soon
+says err.txt 'T0104.*is no time'
+run 0 job time long-2 12h
+says err.txt 'long-2 may take 12h 00m from the moment'
+run 0 job show long-2
+says out.txt '^time +12h 00m at most$'
+
 # Under the policy: what each has is said with the person's share.
 run 0 shares set shares.lua
 run 0 policy swap scheduling/fair

@@ -19,6 +19,7 @@ local requests = require "tide.requests"
 local service = require "tide.service"
 local table_names = require "tide.cluster.table_names"
 local text = require "tide.text"
+local units = require "tide.units"
 local verbs = require "tide.request_audit"
 
 local runs = {}
@@ -45,6 +46,7 @@ local RECORD_BYTES <const> = 64 << 10
 ---@field slots? integer worker slots that were asked for; nil: all that are free
 ---@field memory? integer bytes that its tables may take on each node
 ---@field priority? integer among the runs of its person; 0
+---@field time_s? number that it may take from the moment it has its slots; then it is stopped
 ---@field checkpoint? string directory of its checkpoints
 ---@field keep? boolean its tables stay
 ---@field private? boolean its slots are not counted
@@ -618,7 +620,7 @@ local function row_of(r)
   local nodes = text.sorted_keys(r.grant or {})
   local row <const> = {n = r.n, name = r.name, job = r.job, uid = r.uid, state = r.state, why = r.why,
     user = r.user, note = r.note, tags = r.tags, priority = r.priority, host = r.host,
-    slots = count_of(r.grant), wanted = r.slots, memory = r.memory,
+    slots = count_of(r.grant), wanted = r.slots, memory = r.memory, time_s = r.time_s,
     checkpoint = r.checkpoint, keep = r.keep, workers = r._workers, nodes = nodes,
     grant = r.grant, epoch = r.epoch, params = r.params, progress = p, submitted_at = r.submitted_at,
     started_at = r.started_at, ended_at = r.ended_at, exit = r.exit, attempt = r.attempt, private = r.private,
@@ -686,6 +688,7 @@ function ops.note(request)
 end
 
 local PRIORITY_MOST <const> = 1000
+local LATE_GRACE_S <const> = 30
 
 ---{name, priority}: how early a run gets slots among those of its person.
 function ops.priority(request)
@@ -700,6 +703,26 @@ function ops.priority(request)
   local ok <const>, unsaved = save(r)
   if not ok then return nil, unsaved end
   return {name = r.name, state = r.state, priority = request.priority}
+end
+
+---{name, seconds}: how long the run may take from the moment it has its slots; without seconds any time.
+function ops.time(request)
+  local r <const>, err = find(request.name)
+  if not r then return nil, err end
+  if is_over(r) then return nil, has_ended(r) end
+  r.time_s = request.seconds
+  local ok <const>, unsaved = save(r)
+  if not ok then return nil, unsaved end
+  return {name = r.name, state = r.state, time_s = r.time_s}
+end
+
+-- Its time is over: it stops at its next report, and is ended where that does not come.
+local function stop_late(r)
+  local age <const> = r.time_s and r.started_at and core.wall() - r.started_at or 0
+  if age <= (r.time_s or 0) or r._late or not r._controller or keeper.ENDED[r.state] then return end
+  r._late = true
+  core.event("run", ("%s: its time of %s is over"):format(r.name, units.format_duration(r.time_s)))
+  core.send(r._controller, {op = "verb.stop", within_s = LATE_GRACE_S, reason = "its time is over"}, "answer")
 end
 
 ---{name, verb, arguments} -> what the run's controller says of it. An ended run takes no verbs.
@@ -810,6 +833,7 @@ local function tick()
     end)
   end
   for _, r in pairs(self.records) do
+    stop_late(r)
     local silent <const> = r._silent_since and core.now() - r._silent_since > core.limit "cluster_runs_silence"
     if silent and not keeper.ENDED[r.state] then
       end_workers(r)

@@ -109,6 +109,7 @@ local function print_row(context, row)
   context:field("tags", table.concat(row.tags or {}, " "))
   context:field("note", row.note)
   context:field("priority", row.priority)
+  context:field("time", row.time_s and ("%s at most"):format(units.format_duration(row.time_s)))
   context:field("slots", row.wanted and ("%d of %d"):format(row.slots, row.wanted) or row.slots)
   local parts = {}
   for _, node in ipairs(row.nodes) do parts[#parts + 1] = ("%s %d"):format(node, row.grant[node]) end
@@ -317,6 +318,19 @@ local function prioritize(context, o)
     ("%s has the priority %d among the runs of its person"):format(text.clean(answer.name), o.priority))
 end
 
+local function set_time(context, o)
+  local seconds <const> = o.time ~= "none" and units.parse_duration(o.time) or nil
+  if not seconds and o.time ~= "none" then
+    return nil, errors.new("T0104", {message = ("`%s` is no time"):format(text.clean(o.time)),
+      help = ("tide job time %s 12h, or none"):format(text.clean(o.name))})
+  end
+  local answer, err = ask {op = "time", name = o.name, seconds = seconds}
+  if not answer then return nil, err end
+  return context:tell({name = answer.name, state = answer.state, time_s = seconds}, ("%s may take %s"):format(
+    text.clean(answer.name), seconds and units.format_duration(seconds) .. " from the moment it has its slots"
+    or "any time"))
+end
+
 local NAME <const> = {name = "name", doc = "the run: `mf-1`, its number, or its job where one run of that is active"}
 
 local VERBS <const> = {
@@ -339,6 +353,8 @@ local VERBS <const> = {
   {name = "priority", doc = "its rank among the queued runs of its person",
    arguments = {NAME, {name = "priority", type = "integer", doc = "higher ones first; 0 is that of other runs"}},
    run = prioritize},
+  {name = "time", doc = "how long it may take from the moment it has its slots",
+   arguments = {NAME, {name = "time", doc = "90m, 12h; none: any time"}}, run = set_time},
   {name = "artifacts", doc = "the files that it keeps", arguments = {NAME}, schema = "tide.artifact/1",
    run = list_artifacts},
   {name = "fetch", doc = "copies a file that it keeps", schema = "tide.artifact/1",

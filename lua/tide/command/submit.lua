@@ -15,7 +15,7 @@ return {
   examples = {
     {"tide submit mf.lua --rank 64", "workers as the script declares, else all free slots"},
     {"tide submit --min 1 --max 8 mf.lua", "as many as the cluster's scheduling policy gives it, 1 to 8"},
-    {"tide submit --slots 4 mf.lua", "on four worker slots; it waits until they are free"},
+    {"tide submit --slots 4 --time 12h --memory 8GiB mf.lua", "limits: slots, time, bytes on each node"},
   },
   arguments = {
     {name = "script", doc = "a Lua file"},
@@ -23,8 +23,8 @@ return {
   },
   options = {
     arguments.shared.cluster,
-    declared.flags(declared.submit, {"slots", "memory", "min", "max", "sizes", "weight", "keep", "grace", "resume",
-      "priority"}),
+    declared.flags(declared.submit, {"slots", "time", "memory", "min", "max", "sizes", "weight", "keep", "grace",
+      "resume", "priority"}),
   },
   takes_script = true,
   schema = "tide.job/1",

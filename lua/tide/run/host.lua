@@ -305,7 +305,7 @@ function run_host.submit(cluster, path, given)
   local words = {"run", "--cluster", cluster, "--host", id}
   local keys <const> = core.node().keys
   if keys then table.move({"--keys", keys}, 1, 2, #words + 1, words) end
-  local more <const> = declared.words(declared.submit, o, {args = true, priority = true})
+  local more <const> = declared.words(declared.submit, o, {args = true, priority = true, time = true})
   table.move(more, 1, #more, #words + 1, words)
   words[#words + 1] = path
   for _, word in ipairs(o.args or {}) do words[#words + 1] = word end
@@ -315,8 +315,9 @@ function run_host.submit(cluster, path, given)
   local deadline <const> = core.now() + SUBMIT_S
   while core.now() < deadline do
     local found <const> = require("tide.run.remote").find(id)
-    if found and o.priority then
-      local ok <const>, err = keeper.ask {op = "priority", name = found.name, priority = o.priority}
+    for op, field in pairs(found and {priority = "priority", time = "seconds"} or {}) do
+      local ok, err = true, nil
+      if o[op] then ok, err = keeper.ask {op = op, name = found.name, [field] = o[op]} end
       if not ok then return nil, err end
     end
     if found then return found end
