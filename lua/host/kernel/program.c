@@ -592,10 +592,18 @@ static int on_factors(void *arg, size_t parameter, const struct tide_operand *a,
 
 /* ---- what a step makes ---- */
 
+enum { BINS = 20, FIRST_BIN = -12 }; /* bin b counts magnitudes from 4^b to below 4^(b+1); the outer ones all beyond */
+
 struct statistics {
     size_t count, bad, zeros; /* bad: not finite */
+    size_t bins[BINS];        /* from FIRST_BIN; zeros are in none */
     double sum, squares, least, greatest;
 };
+
+static size_t bin_of(double x) {
+    int bin = (ilogb(x) - 2 * FIRST_BIN) / 2; /* rounds towards zero: below FIRST_BIN it is clamped anyway */
+    return (size_t)(bin < 0 ? 0 : bin >= BINS ? BINS - 1 : bin);
+}
 
 static void count_number(struct statistics *s, double x) {
     if (!isfinite(x)) {
@@ -604,7 +612,11 @@ static void count_number(struct statistics *s, double x) {
     }
     s->least = s->count == s->bad || x < s->least ? x : s->least;
     s->greatest = s->count == s->bad || x > s->greatest ? x : s->greatest;
-    s->zeros += fpclassify(x) == FP_ZERO;
+    if (fpclassify(x) == FP_ZERO) {
+        s->zeros++;
+    } else {
+        s->bins[bin_of(x)]++;
+    }
     s->sum += x;
     s->squares += x * x;
 }
@@ -620,7 +632,7 @@ static struct statistics statistics_of(const struct tide_operand *o, bool narrow
     return s;
 }
 
-/* Pushes {count=, bad=, zeros=, mean=, std=, least=, greatest=}; the last four of the finite ones. */
+/* Pushes {count=, bad=, zeros=, mean=, std=, least=, greatest=, bins={[b]=}}; all but the first of the finite ones. */
 static void push_statistics(lua_State *L, const struct statistics *s) {
     double n = (double)(s->count - s->bad), mean = n > 0 ? s->sum / n : 0;
     double variance = n > 0 ? s->squares / n - mean * mean : 0;
@@ -637,6 +649,14 @@ static void push_statistics(lua_State *L, const struct statistics *s) {
         lua_pushnumber(L, numbers[i].value);
         lua_setfield(L, -2, numbers[i].name);
     }
+    lua_newtable(L);
+    for (int i = 0; i < BINS; i++) {
+        if (s->bins[i] > 0) {
+            lua_pushinteger(L, (lua_Integer)s->bins[i]);
+            lua_rawseti(L, -2, FIRST_BIN + i);
+        }
+    }
+    lua_setfield(L, -2, "bins");
 }
 
 struct inspection {
@@ -671,7 +691,7 @@ static int run_inspect(lua_State *L) {
     lua_newtable(L);
     struct inspection inspection = {.L = L, .narrow = own->device->element == sizeof(float)};
     struct tide_run_hooks hooks = {.arg = &inspection, .made = on_inspected};
-    luaL_checkstack(L, 8, "statistics");
+    luaL_checkstack(L, 10, "statistics");
     int code = tide_run_step(own->run, (size_t)rows, (uint64_t)step, &hooks);
     code = code == 0 ? tide_run_given(own->run, &hooks) : code;
     return code == 0 ? 1 : tide__lua_failure(L, code);

@@ -27,19 +27,20 @@ function inspection.culprit(list)
 end
 
 -- Statistics of arrays together, each as of compute.statistics: mean, std, the greatest magnitude, the share of zeros,
--- how many are not finite.
+-- how many are not finite; `bins` where nothing is scaled: how many have a magnitude of 4^b to below 4^(b+1).
 local function figures(parts, scale)
-  local all <const> = {count = 0, n = 0, sum = 0, squares = 0, zeros = 0, bad = 0, max = 0}
+  local all <const>, bins = {count = 0, n = 0, sum = 0, squares = 0, zeros = 0, bad = 0, max = 0}, {}
   for _, s in ipairs(parts) do
     local n <const> = s.count - s.bad
     all.count, all.bad, all.zeros, all.n = all.count + s.count, all.bad + s.bad, all.zeros + s.zeros, all.n + n
     all.sum, all.squares = all.sum + n * s.mean, all.squares + n * (s.std ^ 2 + s.mean ^ 2)
     all.max = math.max(all.max, math.abs(s.least), math.abs(s.greatest))
+    for b, count in pairs(s.bins) do bins[b] = (bins[b] or 0) + count end
   end
   local mean <const> = all.n > 0 and all.sum / all.n or 0
   local variance <const> = all.n > 0 and math.max(0, all.squares / all.n - mean ^ 2) or 0
   return {mean = scale * mean, std = scale * variance ^ 0.5, max = scale * all.max, bad = all.bad,
-          zeros = all.count > 0 and all.zeros / all.count or 0}
+          zeros = all.count > 0 and all.zeros / all.count or 0}, scale == 1 and bins or nil
 end
 
 ---@class tide.nn.watched statistics by layer, in the order of the net; tostring makes a table of them
@@ -62,7 +63,10 @@ function inspection.watch(model, list, gradients, count)
   end
   for _, v in ipairs(list) do -- the last one that a layer makes forward is what it gives
     local forward <const> = not v.backward and v.operation ~= "input" and v.operation ~= "parameter"
-    if forward and v.layer ~= "" and v.output == 1 then layer(v.layer).values = figures({v}, 1) end
+    if forward and v.layer ~= "" and v.output == 1 then
+      local own <const> = layer(v.layer)
+      own.values, own.value_bins = figures({v}, 1)
+    end
   end
   for i, place in ipairs(model.layout.layers) do
     local own <const> = layer(place.name ~= "" and place.name or "(no layer)")
@@ -73,7 +77,8 @@ function inspection.watch(model, list, gradients, count)
         made[#made + 1] = compute.statistics(gradients, p.first, p.count)
       end
     end
-    own.weights, own.gradient = figures(weights, 1), figures(made, count > 0 and 1 / count or 0)
+    own.weights, own.weight_bins = figures(weights, 1)
+    own.gradient = figures(made, count > 0 and 1 / count or 0)
   end
   return setmetatable(layers, watched)
 end
@@ -95,15 +100,25 @@ function watched:__tostring()
   return table.concat(lines, "\n")
 end
 
----Its numbers as fields of a report: `fc1.values_std`.
+local BINNED <const> = {values = "value_bins", weights = "weight_bins"}
+local FIELDS_MAX <const> = 800 -- with bins; a report has at most 1,024, and the job's own are to come
+
+---Its numbers as fields of a report: `fc1.values_std`; and while there are not too many layers, histograms:
+---`fc1.weights_bin_-3` counts the weights of a magnitude of 4^-3 to below 4^-2.
 ---@return table<string, number>
 function watched:fields()
-  local fields = {}
+  local fields, count, bins = {}, 0, {}
   for _, each in ipairs(self) do
     for _, what in ipairs(SHOWN) do
-      for name, number in pairs(each[what] or {}) do fields[("%s.%s_%s"):format(each.name, what, name)] = number end
+      for name, number in pairs(each[what] or {}) do
+        fields[("%s.%s_%s"):format(each.name, what, name)], count = number, count + 1
+      end
+      for b, number in pairs(each[BINNED[what]] or {}) do
+        bins[#bins + 1] = {("%s.%s_bin_%d"):format(each.name, what, b), number}
+      end
     end
   end
+  for _, bin in ipairs(count + #bins <= FIELDS_MAX and bins or {}) do fields[bin[1]] = bin[2] end
   return fields
 end
 
