@@ -71,6 +71,18 @@ function events.of_policy(controller, verb, answer)
   end
 end
 
+---The number of a run's workers is changed; an order that comes again changes nothing.
+---@param controller table of tide.controller
+---@param before integer
+---@param now integer
+---@param why string who asked for it
+function events.of_resize(controller, before, now, why)
+  if before ~= now and controller.size_told ~= now then
+    controller.size_told = now
+    tell(controller, "run", ("job %s: %d -> %d workers: %s"):format(controller.a.job, before, now, why))
+  end
+end
+
 ---One list of the events of several nodes, oldest first.
 ---@param answers table[] {node=, events={{number=, time=, kind=, text=}, ..}}
 ---@return table[] rows {time=, kind=, node=, text=}: the node that saw it first

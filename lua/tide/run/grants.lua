@@ -10,6 +10,7 @@
 -- are of this actor's clock: a worker that says otherwise of itself changes no row.
 local core = require "tide.core"
 local data_sets = require "tide.run.data_sets"
+local events = require "tide.cluster.events"
 local extensions = require "tide.run.extensions"
 local text = require "tide.text"
 
@@ -218,6 +219,7 @@ from_driver["verb.grant"] = function(self, request)
   local bound <const> = self:fixed_workers()
   if bound then return refuse(bound, true) end
   self.wanted = nil
+  local before <const>, slots = #self:running(), 0
   if not self.resizing then
     self.resizing = {rate = self.rate, parts = {}}
   end
@@ -232,6 +234,8 @@ from_driver["verb.grant"] = function(self, request)
   end
   if request.force then force(self) end
   if why then return refuse(why) end
+  for _, n in pairs(request.nodes) do slots = slots + n end
+  events.of_resize(self, before, slots, request.why or "the scheduling policy")
   self:tell_runs(true)
   return {}
 end

@@ -206,18 +206,77 @@ end
 ---@return table<string, number>[] reports, oldest first: the numbers of each, with n, elapsed_s, time
 function history.reports(run) return lines_of(run.directory .. "/reports.jsonl") end
 
+-- Where a field's number stands in lines of JSON: the next place at or behind `at`, and where the number begins.
+local function next_of(content, needle, at)
+  while true do
+    local first <const>, last <const> = content:find(needle, at, true)
+    if not first then return math.huge, nil end
+    local before <const> = content:byte(first - 2) -- of the name's quote: a name may end like another one
+    if content:byte(first - 1) == 34 and (before == 44 or before == 123) then return first, last + 1 end
+    at = last + 1
+  end
+end
+
+---Some numbers of all reports, without reading the others: a run may have 100 fields and 10^5 reports.
+---@param run tide.past_run
+---@param names string[]
+---@return table<string, number>[] reports, oldest first: those of these fields that each has
+function history.columns(run, names)
+  local content <const>, rows, at = read(run.directory .. "/reports.jsonl") or "", {}, 1
+  local needles, places, numbers = {}, {}, {}
+  for i, name in ipairs(names) do
+    needles[i] = core.json_encode(name):sub(2) .. ":"
+    places[i], numbers[i] = next_of(content, needles[i], 1)
+  end
+  while true do
+    local stop <const> = content:find("\n", at, true)
+    if not stop then return rows end
+    local row = {}
+    for i, name in ipairs(names) do
+      if places[i] < stop then
+        row[name] = tonumber(content:match("^[-+%d.eE]+", numbers[i]))
+        places[i], numbers[i] = next_of(content, needles[i], stop)
+      end
+    end
+    rows[#rows + 1], at = row, stop + 1
+  end
+end
+
+local EDGE_BYTES <const> = 256 << 10 -- of the beginning and the end of a file whose names are looked for
+
+---The first and the last reports of a run, whole.
+---@param run tide.past_run
+---@return table<string, number>[]
+function history.edges(run)
+  local file <const> = io.open(run.directory .. "/reports.jsonl", "rb")
+  if not file then return {} end
+  local content = file:read(EDGE_BYTES) or ""
+  if file:seek "end" > EDGE_BYTES then
+    file:seek("end", -EDGE_BYTES)
+    content = (content:match "^.*\n" or "") .. ((file:read "a" or ""):match "\n(.*)$" or "")
+  end
+  file:close()
+  local list = {}
+  for line in content:gmatch "([^\n]+)\n" do
+    local value <const> = core.json_decode(line)
+    if type(value) == "table" then list[#list + 1] = value end
+  end
+  return list
+end
+
 ---@param run tide.past_run
 ---@return {time: number, kind: string, text: string}[] oldest first
 function history.events(run) return lines_of(run.directory .. "/events.jsonl") end
 
 ---Names of curves that reports have.
 ---@param reports table[]
+---@param bins? boolean those of histograms too: `fc1.weights_bin_-3`
 ---@return string[]
-function history.names(reports)
+function history.names(reports, bins)
   local seen = {}
   for _, report in ipairs(reports) do
     for name, value in pairs(report) do
-      if type(value) == "number" then seen[name] = true end
+      if type(value) == "number" and (bins or not name:find "_bin_%-?%d+$") then seen[name] = true end
     end
   end
   seen.n, seen.clock, seen.time, seen.elapsed_s = nil, nil, nil, nil

@@ -8,6 +8,7 @@
 -- no rank. What a net's workers leave in w.state, the new ones find there.
 local core = require "tide.core"
 local errors = require "tide.errors"
+local events = require "tide.cluster.events"
 local extensions = require "tide.run.extensions"
 local keeper = require "tide.keeper"
 local notes = require "tide.run.notes"
@@ -21,7 +22,7 @@ local run_life = {methods = methods, from_driver = from_driver}
 
 local SLOT_TRIES <const> = 25
 local GRANT_S <const> = 7 * 24 * 3600
-local STOPPED <const> = {["on request"] = true, interrupted = true}
+local STOPPED <const> = {["on request"] = true, interrupted = true, ["its time is over"] = true}
 
 ---- the controller -------------------------------------------------------------------------------------------------
 
@@ -425,8 +426,10 @@ from_driver["verb.workers"] = function(self, request)
   if err then return nil, err end
   local why <const> = self:fixed_workers()
   if why then return nil, script.error("T0513", "its workers cannot change: " .. why) end
+  local before <const> = #self:running()
   local refused <const>, problem = self:set_workers(count)
   if refused then return nil, problem or script.error("T0117", refused) end
+  events.of_resize(self, before, count, "as requested")
   return {workers = count}
 end
 
