@@ -10,6 +10,7 @@
 #include "base/plugin.h"
 #include "http/guard.h"
 #include "http/http.h"
+#include "net/tls/keys.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -34,6 +35,7 @@ struct calls {
     struct server *server;
     size_t target_size, body_size;
     uint64_t id;
+    struct tide_http_person person;
     char method[8], type[64], accept[64], target[TIDE_HTTP_TARGET_MAX + 1], body[TIDE_HTTP_BODY_MAX + 1];
 };
 
@@ -112,10 +114,49 @@ static int http_publish(lua_State *L) {
     return outcome(L, server->plugin->publish(server->http, sample, sample_size, state, state_size));
 }
 
+/* One of server:people's tokens, on the top of the stack. */
+static void read_token(lua_State *L, struct tide_http_token *out) {
+    luaL_checktype(L, -1, LUA_TTABLE);
+    lua_getfield(L, -1, "token");
+    lua_getfield(L, -2, "name");
+    lua_getfield(L, -3, "right");
+    lua_getfield(L, -4, "until_s");
+    const char *digits = luaL_checkstring(L, -4), *name = luaL_checkstring(L, -3), *right = luaL_checkstring(L, -2);
+    luaL_argcheck(L, strlen(digits) == TIDE_HTTP_TOKEN && strlen(name) < TIDE_HTTP_PERSON, 2, "tokens of 64 digits");
+    (void)snprintf(out->digits, sizeof out->digits, "%s", digits);
+    (void)snprintf(out->person.name, sizeof out->person.name, "%s", name);
+    out->person.right = (uint8_t)tide_right_parse(right);
+    out->until = (int64_t)luaL_checkinteger(L, -1);
+    lua_pop(L, 4);
+}
+
+/* server:people({{token=, name=, right=, until_s=}, ..}, revoked): who is let in besides the owner */
+static int http_people(lua_State *L) {
+    struct server *server = check(L);
+    luaL_checktype(L, 2, LUA_TTABLE);
+    const char *revoked = luaL_optstring(L, 3, NULL);
+    const lua_Integer count = luaL_len(L, 2);
+    luaL_argcheck(L, count >= 0 && count <= TIDE_HTTP_TOKENS, 2, "at most 256 tokens");
+    struct tide_http_token *tokens = lua_newuserdatauv(L, ((size_t)count + 1) * sizeof *tokens, 0);
+    memset(tokens, 0, ((size_t)count + 1) * sizeof *tokens);
+    for (lua_Integer i = 0; i < count; i++) {
+        lua_rawgeti(L, 2, i + 1);
+        read_token(L, &tokens[i]);
+        lua_pop(L, 1);
+    }
+    int code = server->plugin->people(server->http, tokens, (size_t)count, revoked);
+    memset(tokens, 0, ((size_t)count + 1) * sizeof *tokens);
+    return outcome(L, code);
+}
+
 static void push_request(lua_State *L, const struct tide_http_request *r) {
-    lua_createtable(L, 0, 6);
+    lua_createtable(L, 0, 8);
     tide__lua_set_integer(L, "id", r->id);
-    const char *const texts[][2] = {{"method", r->method}, {"type", r->type}, {"accept", r->accept}};
+    const char *const texts[][2] = {{"method", r->method},
+                                    {"type", r->type},
+                                    {"accept", r->accept},
+                                    {"person", r->person.name},
+                                    {"right", tide_right_name(r->person.right)}};
     for (size_t i = 0; i < TIDE_COUNT(texts); i++) {
         lua_pushstring(L, texts[i][1]);
         lua_setfield(L, -2, texts[i][0]);
@@ -126,7 +167,7 @@ static void push_request(lua_State *L, const struct tide_http_request *r) {
     lua_setfield(L, -2, "body");
 }
 
-/* server:next(seconds) -> {id=, method=, target=, type=, accept=, body=} | nil. Blocks the thread. */
+/* server:next(seconds) -> {id=, method=, target=, type=, accept=, body=, person=, right=} | nil. Blocks the thread. */
 static int http_next(lua_State *L) {
     struct server *server = check(L);
     double seconds = luaL_checknumber(L, 2);
@@ -241,16 +282,23 @@ static void call_waits(void *arg) {
     pthread_mutex_unlock(&server->lock);
 }
 
-/* core.http_listen{port=, served_as=} -> server | nil, err */
+/* A text of the table at 1, or NULL; it stays on the stack as long as it is used. */
+static const char *text_option(lua_State *L, const char *name) {
+    lua_getfield(L, 1, name);
+    return luaL_optstring(L, -1, NULL);
+}
+
+/* core.http_listen{port=, served_as=, address=, keys=, cluster=} -> server | nil, err */
 static int core_http_listen(lua_State *L) {
     luaL_checktype(L, 1, LUA_TTABLE);
     lua_getfield(L, 1, "port");
     lua_Integer port = luaL_optinteger(L, -1, 0);
     luaL_argcheck(L, port >= 0 && port <= 65535, 1, "port: 0 to 65535");
-    lua_getfield(L, 1, "served_as"); /* stays on the stack as long as it is used */
-    size_t served_size = 0;
-    const char *served_as = luaL_optlstring(L, -1, NULL, &served_size);
-    luaL_argcheck(L, served_size <= TIDE_HTTP_SERVED_AS, 1, "served_as: an origin of at most 255 bytes");
+    const char *served_as = text_option(L, "served_as");
+    luaL_argcheck(L, !served_as || strlen(served_as) <= TIDE_HTTP_SERVED_AS, 1,
+                  "served_as: an origin of at most 255 bytes");
+    const char *address = text_option(L, "address"), *keys = text_option(L, "keys");
+    const char *cluster = text_option(L, "cluster");
     struct tide_port *p = tide__lua_host(L)->port;
     if (p->simulated) {
         return tide__lua_failure(L, tide_fail(TIDE_EUNSUPPORTED, "simulated nodes have no dashboard"));
@@ -275,12 +323,23 @@ static int core_http_listen(lua_State *L) {
     for (size_t i = 0; i < 4; i++) {
         (void)snprintf(server->token + 16 * i, 17, "%016llx", (unsigned long long)p->ops->entropy(p));
     }
-    const struct tide_http_options options = {.port = (uint16_t)port,
+    struct tide_credential credential = {0};
+    int code = keys ? tide__keys_read(p, keys, &credential) : 0;
+    if (code < 0) {
+        return tide__lua_failure(L, code);
+    }
+    const struct tide_http_options options = {.address = address,
+                                              .port = (uint16_t)port,
+                                              .certificate = credential.certificate,
+                                              .key = credential.key,
+                                              .authority = credential.authority,
+                                              .cluster = cluster,
                                               .token = server->token,
                                               .served_as = served_as,
                                               .call_waits = call_waits,
                                               .arg = server};
-    int code = plugin->open(&options, &server->http, reason, sizeof reason);
+    code = plugin->open(&options, &server->http, reason, sizeof reason);
+    tide__keys_release(&credential);
     if (code < 0) {
         server->http = NULL;
         return tide__lua_failure(L, tide_fail(code, "%s", reason));
@@ -351,6 +410,7 @@ static int calls_close(lua_State *L) {
 
 static void copy_request(struct calls *calls, const struct tide_http_request *r) {
     calls->id = r->id;
+    calls->person = r->person;
     calls->target_size = r->target_size;
     calls->body_size = r->body_size;
     (void)snprintf(calls->method, sizeof calls->method, "%s", r->method);
@@ -381,6 +441,7 @@ static int calls_take(lua_State *L) {
         if (got) {
             r = (struct tide_http_request){.id = calls->id,
                                            .method = calls->method,
+                                           .person = calls->person,
                                            .type = calls->type,
                                            .accept = calls->accept,
                                            .target = calls->target,
@@ -417,10 +478,10 @@ static int calls_answer(lua_State *L) {
 }
 
 void tide__lua_open_http(lua_State *L) {
-    static const luaL_Reg methods[] = {
-        {"page", http_page},   {"publish", http_publish}, {"next", http_next},   {"answer", http_answer},
-        {"stats", http_stats}, {"port", http_port},       {"token", http_token}, {"number", http_number},
-        {"close", http_close}, {"served", http_served},   {NULL, NULL}};
+    static const luaL_Reg methods[] = {{"page", http_page},     {"publish", http_publish}, {"next", http_next},
+                                       {"answer", http_answer}, {"stats", http_stats},     {"port", http_port},
+                                       {"token", http_token},   {"number", http_number},   {"close", http_close},
+                                       {"served", http_served}, {"people", http_people},   {NULL, NULL}};
     static const luaL_Reg of_calls[] = {{"take", calls_take}, {"answer", calls_answer}, {NULL, NULL}};
     static const luaL_Reg functions[] = {
         {"http_listen", core_http_listen}, {"http_calls", core_http_calls}, {NULL, NULL}};

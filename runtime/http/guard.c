@@ -145,8 +145,8 @@ static int check_host(const struct tide_http_rules *rules, const struct tide_htt
 
 /* Pages of others may make a browser send requests; it says so. */
 static int check_origin(const struct tide_http_rules *rules, const struct tide_http_head *head, const char **why) {
-    static const char scheme[] = "http://";
-    const size_t prefix = sizeof scheme - 1;
+    const char *scheme = rules->secure ? "https://" : "http://";
+    const size_t prefix = strlen(scheme);
     size_t count;
     const struct tide_http_header *origin = find(head, "origin", &count);
     if (count > 1) {
@@ -220,7 +220,17 @@ static bool same_token(const char *given, const char *token) {
     return differs == 0;
 }
 
-static int check_token(const struct tide_http_rules *rules, const struct tide_http_head *head, const char **why) {
+/* The token that was given; NULL: none of them. All are looked at. */
+static const struct tide_http_token *token_of(const struct tide_http_rules *rules, const char *given) {
+    const struct tide_http_token *found = NULL;
+    for (size_t i = 0; i < rules->token_count; i++) {
+        found = same_token(given, rules->tokens[i].digits) ? &rules->tokens[i] : found;
+    }
+    return found;
+}
+
+static int check_token(const struct tide_http_rules *rules, const struct tide_http_head *head,
+                       struct tide_http_person *who, const char **why) {
     static const char bearer[] = "Bearer ";
     const size_t prefix = sizeof bearer - 1;
     size_t count, path = tide_http_path(head->target, head->target_size);
@@ -233,17 +243,30 @@ static int check_token(const struct tide_http_rules *rules, const struct tide_ht
             return 0;
         }
     }
+    if (!given && rules->certificate) {
+        *who = *rules->certificate;
+        return 0;
+    }
     if (!given) {
-        return refuse(why, 401, "no token: open the address that tide dashboard printed");
+        return refuse(why, 401, "no token: open the address that tide dashboard or tide keys token printed");
     }
-    if (given->value_size != prefix + TIDE_HTTP_TOKEN || memcmp(given->value, bearer, prefix) != 0 ||
-        !same_token(given->value + prefix, rules->token)) {
-        return refuse(why, 401, "another token: open the address that tide dashboard printed");
+    const struct tide_http_token *token = NULL;
+    if (given->value_size == prefix + TIDE_HTTP_TOKEN && memcmp(given->value, bearer, prefix) == 0) {
+        token = token_of(rules, given->value + prefix);
     }
+    if (!token) {
+        return refuse(why, 401, "another token: open the address that tide dashboard or tide keys token printed");
+    }
+    if (token->until != 0 && token->until < rules->now) {
+        return refuse(why, 401, "this token has expired: the owner of the keys makes another one by tide keys token");
+    }
+    *who = token->person;
     return 0;
 }
 
-int tide_http_guard(const struct tide_http_rules *rules, const struct tide_http_head *head, const char **why) {
+int tide_http_guard(const struct tide_http_rules *rules, const struct tide_http_head *head,
+                    struct tide_http_person *who, const char **why) {
+    *who = (struct tide_http_person){.name = ""};
     int status = check_sizes(head, why);
     if (status == 0 && strcmp(head->version, "HTTP/1.1") != 0) {
         status = refuse(why, 505, "only HTTP/1.1 is spoken here");
@@ -257,7 +280,7 @@ int tide_http_guard(const struct tide_http_rules *rules, const struct tide_http_
     status = status != 0 ? status : check_host(rules, head, why);
     status = status != 0 ? status : check_origin(rules, head, why);
     status = status != 0 ? status : check_length(head, why);
-    return status != 0 ? status : check_token(rules, head, why);
+    return status != 0 ? status : check_token(rules, head, who, why);
 }
 
 /* ---- targets ---- */

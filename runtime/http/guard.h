@@ -13,13 +13,27 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum {
     TIDE_HTTP_TARGET_MAX = 4096, /* bytes */
     TIDE_HTTP_HEADERS_MAX = 64,
     TIDE_HTTP_HEADER_BYTES_MAX = 8192, /* names and values of all */
     TIDE_HTTP_BODY_MAX = 65536,
-    TIDE_HTTP_TOKEN = 64 /* hexadecimal digits of 32 bytes */
+    TIDE_HTTP_TOKEN = 64, /* hexadecimal digits of 32 bytes */
+    TIDE_HTTP_PERSON = 64 /* bytes of a person's name, with the terminator */
+};
+
+/* Who a request is from, by its token or by the certificate of its connection. */
+struct tide_http_person {
+    char name[TIDE_HTTP_PERSON];
+    uint8_t right; /* enum tide_right */
+};
+
+struct tide_http_token {
+    char digits[TIDE_HTTP_TOKEN + 1];
+    struct tide_http_person person;
+    int64_t until; /* seconds since 1970; 0: as long as the server */
 };
 
 struct tide_http_header {
@@ -35,15 +49,21 @@ struct tide_http_head {
 };
 
 struct tide_http_rules {
-    const char *host;        /* "127.0.0.1:PORT" */
-    const char *host_name;   /* "localhost:PORT" */
-    const char *served_as;   /* the origin under which a proxy serves this: "https://lab.org"; NULL: none does */
-    const char *token;       /* TIDE_HTTP_TOKEN digits */
-    const char *const *open; /* paths that need no token, ended by NULL */
+    const char *host;      /* "127.0.0.1:PORT" */
+    const char *host_name; /* "localhost:PORT" */
+    const char *served_as; /* the origin under which a proxy serves this: "https://lab.org"; NULL: none does */
+    bool secure;           /* over TLS: pages of this server have https addresses */
+    const struct tide_http_token *tokens;
+    size_t token_count;
+    int64_t now;                                /* seconds since 1970 */
+    const struct tide_http_person *certificate; /* of the connection; NULL: none that counts */
+    const char *const *open;                    /* paths that need no token, ended by NULL */
 };
 
-/* 0: it may continue. Else the status of the answer, and why: a constant text. */
-int tide_http_guard(const struct tide_http_rules *rules, const struct tide_http_head *head, const char **why);
+/* 0: it may continue, and is from `who`, with no right where its path is open to all. Else the status of the answer,
+ * and why: a constant text. */
+int tide_http_guard(const struct tide_http_rules *rules, const struct tide_http_head *head,
+                    struct tide_http_person *who, const char **why);
 
 /* The size of the path in a target: what stands before '?'. */
 size_t tide_http_path(const char *target, size_t size);

@@ -1,6 +1,6 @@
 /*
- * The plugin tide_http.so: the server behind `tide dashboard`, on libmicrohttpd. It serves one person on loopback, from
- * a thread of its own; a node never loads it.
+ * The plugin tide_http.so: the server behind `tide dashboard`, on libmicrohttpd. It serves its owner on loopback, or on
+ * an address over TLS those who have a token or a certificate, from a thread of its own; a node never loads it.
  *
  * What it answers by itself: pages (whole files), `/api/state` (the newest state), `/api/stream` (samples as
  * server-sent events), `/healthz`. Everything else below `/api/`, and `/metrics`, goes to the program: it takes
@@ -15,6 +15,8 @@
 #ifndef TIDE_HTTP_H
 #define TIDE_HTTP_H
 
+#include "http/guard.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -27,6 +29,7 @@ enum {
     TIDE_HTTP_STREAMS = 32,
     TIDE_HTTP_WAITING = 32, /* requests that the program has not answered */
     TIDE_HTTP_PAGES = 8,
+    TIDE_HTTP_TOKENS = 256, /* of persons, the owner's besides */
     TIDE_HTTP_SERVED_AS = 255,
     TIDE_HTTP_SAMPLES = 600,          /* in the ring */
     TIDE_HTTP_RING_BYTES = 4 << 20,   /* of all its samples */
@@ -37,8 +40,12 @@ enum {
 };
 
 struct tide_http_options {
-    uint16_t port;         /* of 127.0.0.1; 0: any */
-    const char *token;     /* 64 hexadecimal digits */
+    const char *address;           /* numeric, only with `certificate`; NULL: 127.0.0.1 */
+    uint16_t port;                 /* 0: any */
+    const char *token;             /* of the owner, who has the right admin: 64 hexadecimal digits */
+    const char *certificate, *key; /* PEM texts: serves over TLS; NULL: plain */
+    const char *authority;         /* PEM text: certificates by it, of `cluster`, count as tokens; or NULL */
+    const char *cluster;
     const char *served_as; /* origin under which a proxy serves it, at most TIDE_HTTP_SERVED_AS bytes; or NULL */
     void (*call_waits)(void *arg); /* on the library's thread, without a lock; may be NULL */
     void *arg;
@@ -48,6 +55,7 @@ struct tide_http_options {
 struct tide_http_request {
     uint64_t id;
     const char *method, *target;
+    struct tide_http_person person;
     const char *type, *accept; /* of the headers Content-Type and Accept, cut to 63 bytes */
     const char *body;
     size_t target_size, body_size;
@@ -68,6 +76,9 @@ struct tide_http_plugin {
     /* A new sample for the ring and the state of now, both JSON without line ends. ELIMIT: too large. */
     int (*publish)(struct tide_http *http, const char *sample, size_t sample_size, const char *state,
                    size_t state_size);
+    /* The tokens of persons from now on, and serial numbers of certificates that count no more, one at the beginning of
+     * a line; NULL: none. ELIMIT: more than TIDE_HTTP_TOKENS. */
+    int (*people)(struct tide_http *http, const struct tide_http_token *tokens, size_t count, const char *revoked);
     /* The oldest request that waits, a call or another one: 1; 0: none came within `timeout_ms`. */
     int (*next)(struct tide_http *http, unsigned timeout_ms, bool call, struct tide_http_request *out);
     /* `retry_after_s` 0: no header Retry-After. ENOENT: the connection of the request is gone. */

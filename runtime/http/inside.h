@@ -50,6 +50,7 @@ struct request {
     char *target;
     size_t target_size;
     char method[8], type[64], accept[64];
+    struct tide_http_person person;
     char *body;
     size_t body_size;
     bool judged, overflow, taken, waits; /* waits: suspended, in the list */
@@ -68,7 +69,12 @@ struct tide_http {
     struct page pages[TIDE_HTTP_PAGES];
     size_t page_count;
     const char *open[TIDE_HTTP_PAGES + 2];
-    char host[32], host_name[32], served_as[TIDE_HTTP_SERVED_AS + 1], token[TIDE_HTTP_TOKEN + 1];
+    char host[64], host_name[32], served_as[TIDE_HTTP_SERVED_AS + 1];
+    struct tide_http_token tokens[TIDE_HTTP_TOKENS + 1]; /* the owner's first */
+    size_t token_count;
+    char *revoked;       /* NULL: nothing is */
+    char cluster[64];    /* whose certificates count; "": none do */
+    bool secure, far;    /* far: on an address of other machines, where everybody is a stranger */
     pthread_cond_t news; /* a request waits */
     bool closing;
     struct piece *ring[TIDE_HTTP_SAMPLES]; /* by number modulo its length */
@@ -88,6 +94,13 @@ struct tide_http {
 };
 
 uint64_t tide__http_now(void); /* ms, monotonic */
+
+/* ---- certificate.c ---- */
+/* Who the certificate of a connection is for, if the authority made it for this cluster and it is valid now. Under the
+ * lock. */
+bool tide__http_certificate(struct tide_http *http, struct MHD_Connection *connection, struct tide_http_person *out);
+/* When a certificate is not valid any more, seconds since 1970; negative: the text is none. */
+int64_t tide__http_valid_until(const char *pem);
 
 /* ---- stream.c ---- */
 /* A stream: samples after `after`. NULL: there are too many. Under the lock. */

@@ -147,13 +147,19 @@ static int judge(struct tide_http *http, struct MHD_Connection *connection, stru
                                         .version = version,
                                         .headers = all.items,
                                         .header_count = all.count};
+    struct tide_http_person certificate;
+    pthread_mutex_lock(&http->lock);
+    const bool known = tide__http_certificate(http, connection, &certificate);
     const struct tide_http_rules rules = {.host = http->host,
                                           .host_name = http->host_name,
                                           .served_as = http->served_as[0] ? http->served_as : NULL,
-                                          .token = http->token,
+                                          .secure = http->secure,
+                                          .tokens = http->tokens,
+                                          .token_count = http->token_count,
+                                          .now = (int64_t)time(NULL),
+                                          .certificate = known ? &certificate : NULL,
                                           .open = http->open};
-    pthread_mutex_lock(&http->lock);
-    int status = tide_http_guard(&rules, &head, why);
+    int status = tide_http_guard(&rules, &head, &r->person, why);
     *wait_s = status == 401 ? wrong_token(http) : 0;
     pthread_mutex_unlock(&http->lock);
     if (*wait_s > 0) {
@@ -391,8 +397,11 @@ static void completed(void *arg, struct MHD_Connection *connection, void **conte
 
 /* ---- connections ---- */
 
-/* Is the process at the other end another user's? If the kernel cannot say, no. */
+/* Is the process at the other end another user's? If the kernel cannot say, no; of other machines all are. */
 static bool is_stranger(const struct tide_http *http, const struct sockaddr *client, socklen_t size) {
+    if (http->far) {
+        return true;
+    }
     struct sockaddr_storage theirs = {0}, ours = {0};
     const struct sockaddr_in here = {
         .sin_family = AF_INET, .sin_port = htons(http->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -476,14 +485,67 @@ static void silent(void *arg, const char *format, va_list arguments) {
     (void)arguments;
 }
 
-static int open_server(const struct tide_http_options *options, struct tide_http **out, char *reason, size_t capacity) {
-    struct tide_http *http = tide_alloc_zero(1, sizeof *http);
-    if (!http || strlen(options->token) != TIDE_HTTP_TOKEN) {
-        tide_free(http);
-        (void)snprintf(reason, capacity, "the token is not of 64 digits, or memory is short");
+/* ---- opening ---- */
+
+/* The numeric address that is listened on: `size` of `out`; 0: it is none. */
+static socklen_t address_of(const struct tide_http_options *options, struct sockaddr_storage *out) {
+    struct sockaddr_in *four = (struct sockaddr_in *)out;
+    struct sockaddr_in6 *six = (struct sockaddr_in6 *)out;
+    memset(out, 0, sizeof *out);
+    if (inet_pton(AF_INET, options->address ? options->address : "127.0.0.1", &four->sin_addr) == 1) {
+        four->sin_family = AF_INET;
+        four->sin_port = htons(options->port);
+        return sizeof *four;
+    }
+    if (inet_pton(AF_INET6, options->address, &six->sin6_addr) == 1) {
+        six->sin6_family = AF_INET6;
+        six->sin6_port = htons(options->port);
+        return sizeof *six;
+    }
+    return 0;
+}
+
+/* What cannot be served, before anything is made. */
+static int check_options(const struct tide_http_options *options, char *reason, size_t capacity) {
+    struct sockaddr_storage address;
+    const bool local =
+        !options->address || strncmp(options->address, "127.", 4) == 0 || strcmp(options->address, "::1") == 0;
+    if (strlen(options->token) != TIDE_HTTP_TOKEN || address_of(options, &address) == 0) {
+        (void)snprintf(reason, capacity, "the token is not of 64 digits, or the address is not numeric");
         return TIDE_EINVAL;
     }
-    (void)snprintf(http->token, sizeof http->token, "%s", options->token);
+    if (!local && !options->certificate) {
+        (void)snprintf(reason, capacity, "an address of other machines is served over TLS alone");
+        return TIDE_EPERM;
+    }
+    if (options->certificate) {
+        const int64_t until = tide__http_valid_until(options->certificate);
+        const time_t end = (time_t)until;
+        struct tm date;
+        if (until < 0 || until < (int64_t)time(NULL)) {
+            (void)snprintf(reason, capacity, "cert.pem %s", until < 0 ? "is no certificate" : "expired on ");
+            const size_t size = strlen(reason);
+            if (until >= 0 && gmtime_r(&end, &date)) {
+                (void)strftime(reason + size, capacity - size, "%Y-%m-%d", &date);
+            }
+            return TIDE_EPERM;
+        }
+    }
+    return 0;
+}
+
+static struct tide_http *make_server(const struct tide_http_options *options) {
+    struct tide_http *http = tide_alloc_zero(1, sizeof *http);
+    if (!http) {
+        return NULL;
+    }
+    (void)snprintf(http->tokens[0].digits, sizeof http->tokens[0].digits, "%s", options->token);
+    http->tokens[0].person.right = TIDE_RIGHT_ADMIN;
+    http->token_count = 1;
+    http->secure = options->certificate != NULL;
+    http->far = options->address && strncmp(options->address, "127.", 4) != 0 && strcmp(options->address, "::1") != 0;
+    (void)snprintf(http->cluster, sizeof http->cluster, "%s",
+                   options->authority && options->cluster ? options->cluster : "");
     http->call_waits = options->call_waits;
     http->arg = options->arg;
     http->first = 1;
@@ -495,36 +557,90 @@ static int open_server(const struct tide_http_options *options, struct tide_http
     pthread_mutex_init(&http->lock, NULL);
     pthread_cond_init(&http->news, &attributes);
     pthread_condattr_destroy(&attributes);
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons(options->port), .sin_addr = {.s_addr = htonl(INADDR_LOOPBACK)}};
-    pthread_mutex_lock(&http->lock); /* a connection that arrives before the port is known here waits */
+    return http;
+}
+
+static void free_server(struct tide_http *http) {
+    pthread_cond_destroy(&http->news);
+    pthread_mutex_destroy(&http->lock);
+    tide_free(http->revoked);
+    memset(http->tokens, 0, sizeof http->tokens);
+    tide_free(http);
+}
+
+static struct MHD_Daemon *start(struct tide_http *http, const struct tide_http_options *options) {
+    struct sockaddr_storage address;
+    const bool six = address_of(options, &address) == sizeof(struct sockaddr_in6);
+    const unsigned flags = MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
+                           (six ? MHD_USE_IPv6 : 0) | (http->secure ? MHD_USE_TLS : 0);
+    union {
+        const char *in;
+        void *out;
+    } certificate = {.in = options->certificate}, key = {.in = options->key}, authority = {.in = options->authority};
+    struct MHD_OptionItem secure[] = {
+        {MHD_OPTION_HTTPS_MEM_CERT, 0, certificate.out},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, key.out},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (char[]){"NORMAL:-VERS-ALL:+VERS-TLS1.3"}},
+        {http->cluster[0] ? MHD_OPTION_HTTPS_MEM_TRUST : MHD_OPTION_END, 0, authority.out},
+        {MHD_OPTION_END, 0, NULL}};
     errno = 0;
-    http->daemon =
-        MHD_start_daemon(MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, options->port,
-                         admit, http, handle, http, MHD_OPTION_EXTERNAL_LOGGER, silent, NULL, MHD_OPTION_SOCK_ADDR,
-                         (struct sockaddr *)&address, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT,
-                         (unsigned)TIDE_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIDE_HTTP_STALLED_S,
-                         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES, MHD_OPTION_UNESCAPE_CALLBACK, raw,
-                         NULL, MHD_OPTION_URI_LOG_CALLBACK, begin, NULL, MHD_OPTION_NOTIFY_COMPLETED, completed, http,
-                         MHD_OPTION_NOTIFY_CONNECTION, connection_changed, http, MHD_OPTION_END);
+    return MHD_start_daemon(flags, options->port, admit, http, handle, http, MHD_OPTION_EXTERNAL_LOGGER, silent, NULL,
+                            MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&address, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+                            MHD_OPTION_CONNECTION_LIMIT, (unsigned)TIDE_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+                            (unsigned)TIDE_HTTP_STALLED_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES,
+                            MHD_OPTION_UNESCAPE_CALLBACK, raw, NULL, MHD_OPTION_URI_LOG_CALLBACK, begin, NULL,
+                            MHD_OPTION_NOTIFY_COMPLETED, completed, http, MHD_OPTION_NOTIFY_CONNECTION,
+                            connection_changed, http, MHD_OPTION_ARRAY, http->secure ? secure : &secure[4],
+                            MHD_OPTION_END);
+}
+
+static int open_server(const struct tide_http_options *options, struct tide_http **out, char *reason, size_t capacity) {
+    int code = check_options(options, reason, capacity);
+    struct tide_http *http = code == 0 ? make_server(options) : NULL;
+    if (!http) {
+        return code != 0 ? code : TIDE_ENOMEM;
+    }
+    pthread_mutex_lock(&http->lock); /* a connection that arrives before the port is known here waits */
+    http->daemon = start(http, options);
     const union MHD_DaemonInfo *info =
         http->daemon ? MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_BIND_PORT) : NULL;
+    const char *address = options->address ? options->address : "127.0.0.1";
     if (!info) {
-        int code = errno == EADDRINUSE ? TIDE_EBUSY : TIDE_EINVAL;
-        (void)snprintf(reason, capacity, "127.0.0.1:%u: %s", options->port,
-                       errno != 0 ? strerror(errno) : "the server does not start");
+        code = errno == EADDRINUSE ? TIDE_EBUSY : TIDE_EINVAL;
+        (void)snprintf(reason, capacity, "%s:%u: %s", address, options->port,
+                       errno != 0 ? strerror(errno) : "the server does not start: key.pem does not fit cert.pem?");
         pthread_mutex_unlock(&http->lock);
-        pthread_cond_destroy(&http->news);
-        pthread_mutex_destroy(&http->lock);
-        tide_free(http);
+        free_server(http);
         return code;
     }
     http->port = info->port;
-    (void)snprintf(http->host, sizeof http->host, "127.0.0.1:%u", http->port);
+    (void)snprintf(http->host, sizeof http->host, strchr(address, ':') ? "[%s]:%u" : "%s:%u", address, http->port);
     (void)snprintf(http->host_name, sizeof http->host_name, "localhost:%u", http->port);
     (void)snprintf(http->served_as, sizeof http->served_as, "%s", options->served_as ? options->served_as : "");
     pthread_mutex_unlock(&http->lock);
     *out = http;
+    return 0;
+}
+
+static int set_people(struct tide_http *http, const struct tide_http_token *tokens, size_t count, const char *revoked) {
+    const size_t size = revoked ? strlen(revoked) + 1 : 0;
+    char *copy = size > 0 ? tide_alloc(size) : NULL;
+    if (count > TIDE_HTTP_TOKENS || (size > 0 && !copy)) {
+        tide_free(copy);
+        return count > TIDE_HTTP_TOKENS ? TIDE_ELIMIT : TIDE_ENOMEM;
+    }
+    if (copy) {
+        memcpy(copy, revoked, size);
+    }
+    pthread_mutex_lock(&http->lock);
+    tide_free(http->revoked);
+    http->revoked = copy;
+    http->token_count = count + 1;
+    memset(&http->tokens[1], 0, TIDE_HTTP_TOKENS * sizeof http->tokens[1]);
+    if (count > 0) {
+        memcpy(&http->tokens[1], tokens, count * sizeof *tokens);
+    }
+    pthread_mutex_unlock(&http->lock);
     return 0;
 }
 
@@ -578,6 +694,7 @@ static int next_request(struct tide_http *http, unsigned timeout_ms, bool call, 
         *out = (struct tide_http_request){.id = r->id,
                                           .method = r->method,
                                           .target = r->target,
+                                          .person = r->person,
                                           .type = r->type,
                                           .accept = r->accept,
                                           .body = r->body,
@@ -669,9 +786,7 @@ static void close_server(struct tide_http *http) {
         tide__http_drop(http->ring[i]);
     }
     tide__http_drop(http->state);
-    pthread_cond_destroy(&http->news);
-    pthread_mutex_destroy(&http->lock);
-    tide_free(http);
+    free_server(http);
 }
 
 extern const struct tide_http_plugin tide_http_plugin;
@@ -680,6 +795,7 @@ const struct tide_http_plugin tide_http_plugin = {.version = TIDE_VERSION,
                                                   .port = port_of,
                                                   .page = add_page,
                                                   .publish = tide__http_publish,
+                                                  .people = set_people,
                                                   .next = next_request,
                                                   .answer = answer,
                                                   .abandon_calls = abandon_calls,

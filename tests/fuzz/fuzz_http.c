@@ -7,8 +7,10 @@
 #include <string.h>
 
 static const char *const open_paths[] = {"/", "/app.js", NULL};
+static const struct tide_http_token token = {
+    .digits = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff", .person = {.right = 1}};
 static const struct tide_http_rules rules = {.host = "127.0.0.1:7800", .host_name = "localhost:7800",
-    .token = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff", .open = open_paths};
+    .tokens = &token, .token_count = 1, .open = open_paths};
 
 /* The next line; its terminator is overwritten. */
 static char *line(char **at, char *end, size_t *size) {
@@ -43,7 +45,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     head.header_count = count;
     const char *why = NULL;
-    int status = tide_http_guard(&rules, &head, &why);
+    struct tide_http_person who;
+    int status = tide_http_guard(&rules, &head, &who, &why);
     if (status != 0 && (!why || status < 400 || status > 505)) {
         abort(); /* refused without a reason */
     }

@@ -85,10 +85,46 @@ static int core_keys_read(lua_State *L) {
     return 1;
 }
 
+/* core.keys_page("DNS:lab.org,IP:10.0.0.4", days) -> certificate, key */
+static int core_keys_page(lua_State *L) {
+    char *certificate = NULL, *key = NULL;
+    lua_Integer days = luaL_checkinteger(L, 2);
+    luaL_argcheck(L, days > 0 && days < 100000, 2, "days");
+    int rc = tide_keys_make_page(luaL_checkstring(L, 1), now_s(L), (unsigned)days, &certificate, &key);
+    if (rc < 0) {
+        return tide__lua_failure(L, rc);
+    }
+    push_taken(L, certificate);
+    push_taken(L, key);
+    return 2;
+}
+
+/* core.keys_secret(directory, name) -> text | nil, err: EPERM others may read it */
+static int core_keys_secret(lua_State *L) {
+    char *text = NULL;
+    int rc = tide_keys_secret(tide__lua_host(L)->port, luaL_checkstring(L, 1), luaL_checkstring(L, 2), &text);
+    if (rc < 0) {
+        return tide__lua_failure(L, rc);
+    }
+    push_taken(L, text);
+    return 1;
+}
+
+/* core.keys_token() -> 64 hexadecimal digits that nobody guesses */
+static int core_keys_token(lua_State *L) {
+    struct tide_port *port = tide__lua_host(L)->port;
+    char digits[65];
+    for (size_t i = 0; i < 4; i++) {
+        (void)snprintf(digits + 16 * i, 17, "%016llx", (unsigned long long)port->ops->entropy(port));
+    }
+    lua_pushstring(L, digits);
+    return 1;
+}
+
 void tide__lua_open_keys(lua_State *L) {
-    static const luaL_Reg functions[] = {{"keys_authority", core_keys_authority},
-                                         {"keys_issue", core_keys_issue},
-                                         {"keys_read", core_keys_read},
-                                         {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"keys_authority", core_keys_authority}, {"keys_issue", core_keys_issue},
+                                         {"keys_read", core_keys_read},           {"keys_page", core_keys_page},
+                                         {"keys_secret", core_keys_secret},
+                                         {"keys_token", core_keys_token},         {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }

@@ -2,6 +2,7 @@
 --
 --   keys/lab/ca/       ca.pem, key.pem of the authority; issued, revoked: what it did, a line each. Stays where it is.
 --   keys/lab/node/     ca.pem, cert.pem, key.pem, revoked: for every machine that runs nodes
+--   keys/lab/page/     for `tide dashboard --tls`: cert.pem and key.pem that browsers take; tokens, one a line
 --   keys/lab/admin/    the same for its owner; keys/lab/NAME/ for each person or node that keys were issued to
 --
 -- A node reads its directory again when its files change (tls.c), so a list of revoked certificates that is copied
@@ -138,7 +139,7 @@ function keys.issue(o)
       ("tide keys issue --role %s --name %s --days %d"):format(o.right, o.name, most))
   end
   local as <const> = o.right == "node" and "node-" .. o.name or o.name
-  if as == "ca" or as == "node" or exists(("%s/%s/cert.pem"):format(directory, as)) then
+  if as == "ca" or as == "node" or as == "page" or exists(("%s/%s/cert.pem"):format(directory, as)) then
     return fail(("`%s/%s` is there already"):format(directory, as), "revoke those keys and remove the directory first")
   end
   return guarded(function()
@@ -147,6 +148,107 @@ function keys.issue(o)
       days = o.days or (o.right == "node" and NODE_DAYS or PERSON_DAYS)})
   end)
 end
+
+---- the page ---------------------------------------------------------------------------------------------------------
+
+local PAGE_DAYS <const>, PAGE_DAYS_MAX <const> = 365, 398 -- browsers take no longer ones
+local SAN_MAX <const> = 16
+
+-- "DNS:lab.org,IP:10.0.0.4"; nil: a word that is neither name nor numeric address.
+local function names_of(words)
+  local list = {}
+  for i, word in ipairs(words) do
+    local numeric <const> = word:find "^%d+%.%d+%.%d+%.%d+$" or word:find "^[%x:]*:[%x:]*$"
+    if not numeric and not (word:find "^[%w][%w.-]*$" and #word <= 253) then return nil, word end
+    list[i] = (numeric and "IP:" or "DNS:") .. word
+  end
+  return table.concat(list, ",")
+end
+
+-- The directory of the page's keys; it has what checks persons' certificates.
+local function page_of(directory)
+  local path <const> = directory .. "/page"
+  make(path)
+  write(path .. "/ca.pem", (read_authority(directory)))
+  write(path .. "/revoked", exists(directory .. "/ca/revoked") and core.file_read(directory .. "/ca/revoked") or "")
+  return path
+end
+
+---A certificate for the page at these names and numeric addresses; a former one is replaced, tokens stay.
+---@param o {dir?: string, names: string[], days?: integer}
+---@return table|nil {directory=, names=, until_s=}
+---@return table? err
+function keys.page(o)
+  local directory <const>, err = keys.directory(o.dir)
+  if not directory then return nil, err end
+  local names <const>, wrong = names_of(o.names)
+  if not names then return fail(("`%s` is no name or numeric address of a machine"):format(wrong)) end
+  if #o.names == 0 or #o.names > SAN_MAX then
+    return fail("a certificate of a page has 1 to 16 names", "tide keys page lab.org 10.0.0.4")
+  end
+  local days <const> = o.days or PAGE_DAYS
+  if days > PAGE_DAYS_MAX then
+    return fail(("certificates of pages hold for at most %d days, and %d were asked for"):format(PAGE_DAYS_MAX, days))
+  end
+  return guarded(function()
+    local certificate <const>, key = core.keys_page(names, days)
+    if not certificate then errors.raise("T0802", key.message) end
+    local path <const> = page_of(directory)
+    write(path .. "/cert.pem", certificate)
+    write(path .. "/key.pem", key)
+    return {directory = path, names = o.names, until_s = os.time() + days * 86400}
+  end)
+end
+
+---A token for a person, for the page alone.
+---@param o {dir?: string, right: string, name: string, days?: integer}
+---@return table|nil {directory=, token=, serial=, right=, name=, until_s=}
+---@return table? err
+function keys.token(o)
+  local directory <const>, err = keys.directory(o.dir)
+  if not directory then return nil, err end
+  local days <const> = o.days or PERSON_DAYS
+  if not RIGHTS[o.right] or o.right == "node" then
+    return fail(("`%s` is no role of a person"):format(o.right), "read, operate or admin")
+  elseif not o.name:find "^[a-z0-9][a-z0-9._-]*$" or #o.name > 63 then
+    return fail(("`%s` is no name"):format(o.name), "lower-case letters, digits and . _ -, at most 63")
+  elseif days > PERSON_DAYS_MAX then
+    return fail(("tokens hold for at most %d days, and %d were asked for"):format(PERSON_DAYS_MAX, days))
+  end
+  return guarded(function()
+    local path <const>, token <const> = page_of(directory), core.keys_token()
+    local made <const> = {directory = path, token = token, serial = core.keys_token():sub(1, 16), right = o.right,
+      name = o.name, until_s = os.time() + days * 86400}
+    append(path .. "/tokens", ("%s %s %s %d %s"):format(made.serial, made.right, made.name, made.until_s, token))
+    append(directory .. "/ca/issued", ("%s %s %s %d page/tokens"):format(made.serial, made.right, made.name,
+      made.until_s))
+    return made
+  end)
+end
+
+---The tokens in a page's directory, without those that are revoked.
+---@param directory string
+---@return table[]|nil {token=, name=, right=, until_s=}; nil: see err
+---@return string|tide.error revoked the list of revoked serial numbers, or what is wrong
+function keys.tokens(directory)
+  local text <const>, err = core.keys_secret(directory, "tokens")
+  if not text and errors.from(err).name ~= "ENOENT" then return nil, errors.from(err, "T0802") end
+  local revoked <const>, list, gone = core.file_read(directory .. "/revoked") or "", {}, {}
+  for serial in (revoked .. "\n"):gmatch "(%x+)[^\n]*\n" do gone[serial] = true end
+  for line in (text or ""):gmatch "[^\n]+" do
+    local serial <const>, right <const>, name <const>, until_s <const>, token <const> =
+      line:match "^(%x+) (%l+) (%S+) (%d+) (%x+)$"
+    if not serial or #token ~= 64 or #name > 63 or not RIGHTS[right] or right == "node" then
+      return fail("a line of the page's tokens is none", "tide keys token adds lines", directory .. "/tokens")
+    end
+    if not gone[serial] then
+      list[#list + 1] = {token = token, name = name, right = right, until_s = math.tointeger(tonumber(until_s))}
+    end
+  end
+  return list, revoked
+end
+
+---- what was issued ---------------------------------------------------------------------------------------------------
 
 ---All that was issued, with what became of it.
 ---@param wanted? string directory
@@ -195,7 +297,7 @@ function keys.revoke(serial, wanted)
     local written = {}
     for _, name in ipairs(core.file_list(directory) or {}) do
       local path = ("%s/%s"):format(directory, name)
-      if name ~= "ca" and exists(path .. "/cert.pem") then
+      if name ~= "ca" and (exists(path .. "/cert.pem") or exists(path .. "/tokens")) then
         write(path .. "/revoked", core.file_read(directory .. "/ca/revoked"))
         written[#written + 1] = path
       end

@@ -170,6 +170,10 @@ static int read_part(struct tide_port *port, const char *directory, const char *
     return rc != 0 ? rc : tide_port_slurp(port, path, FILE_LIMIT, out, &size);
 }
 
+int tide_keys_secret(struct tide_port *port, const char *directory, const char *name, char **out) {
+    return read_part(port, directory, name, true, out);
+}
+
 int tide__keys_read(struct tide_port *port, const char *directory, struct tide_credential *out) {
     *out = (struct tide_credential){0};
     int rc = read_part(port, directory, "ca.pem", false, &out->authority);
@@ -323,6 +327,21 @@ static bool sign_leaf(X509 *certificate, X509 *authority, EVP_PKEY *authority_ke
            extend(certificate, authority, NID_subject_alt_name, uri) &&
            extend(certificate, authority, NID_authority_key_identifier, "keyid") &&
            X509_sign(certificate, authority_key, NULL) > 0;
+}
+
+int tide_keys_make_page(const char *names, int64_t now, unsigned days, char **certificate_out, char **key_out) {
+    EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "EC", "P-256");
+    X509 *certificate = key ? begin_certificate("Tide page", NULL, key, now, days) : NULL;
+    bool ok = certificate && extend(certificate, certificate, NID_basic_constraints, "critical,CA:FALSE") &&
+              extend(certificate, certificate, NID_key_usage, "critical,digitalSignature") &&
+              extend(certificate, certificate, NID_ext_key_usage, "serverAuth") &&
+              extend(certificate, certificate, NID_subject_alt_name, names) &&
+              extend(certificate, certificate, NID_subject_key_identifier, "hash") &&
+              X509_sign(certificate, key, EVP_sha256()) > 0;
+    int rc = ok ? write_pem(certificate, key, certificate_out, key_out) : failed("making a certificate for a page");
+    X509_free(certificate);
+    EVP_PKEY_free(key);
+    return rc;
 }
 
 int tide_keys_issue(const char *authority_certificate, const char *authority_key, struct tide_identity *who,

@@ -45,6 +45,8 @@ struct tide_credential {
 };
 int tide__keys_read(struct tide_port *port, const char *directory, struct tide_credential *out);
 void tide__keys_release(struct tide_credential *credential); /* key bytes are wiped */
+/* The text of another file of the directory that its owner alone may read. *gives* (tide_free). ENOENT, EPERM. */
+int tide_keys_secret(struct tide_port *port, const char *directory, const char *name, char **out);
 /* A number that changes when one of the files does. */
 uint64_t tide__keys_stamp(struct tide_port *port, const char *directory);
 
@@ -54,6 +56,10 @@ int tide_keys_make_authority(const char *cluster, int64_t now, struct tide_rando
                              char **key);
 int tide_keys_issue(const char *authority_certificate, const char *authority_key, struct tide_identity *who,
                     int64_t now, unsigned days, struct tide_random *random, char **certificate, char **key);
+
+/* A certificate for a page that browsers open under these names and numeric addresses, separated by commas. Its own issuer,
+ * with a key that browsers know (P-256): none of them takes Ed25519. */
+int tide_keys_make_page(const char *names, int64_t now, unsigned days, char **certificate, char **key);
 
 /* In this process OpenSSL draws from `random` until it is called with NULL: it then asks the system again. The thread
  * that called alone. */

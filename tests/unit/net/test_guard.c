@@ -12,10 +12,18 @@
 
 #define TOKEN "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 #define BEARER "Bearer " TOKEN
+#define READER "11112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+#define EXPIRED "22112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 #define HOST "127.0.0.1:7800"
 
 static const char *const open_paths[] = {"/", "/app.js", "/style.css", "/healthz", NULL};
-static const struct tide_http_rules rules = {.host = HOST, .host_name = "localhost:7800", .token = TOKEN, .open = open_paths};
+static const struct tide_http_token tokens[] = {
+    {.digits = TOKEN, .person = {.right = 3}},
+    {.digits = READER, .person = {.name = "alice", .right = 1}, .until = 1000},
+    {.digits = EXPIRED, .person = {.name = "bob", .right = 2}, .until = 999},
+};
+static const struct tide_http_rules rules = {.host = HOST, .host_name = "localhost:7800", 
+    .tokens = tokens, .token_count = sizeof tokens / sizeof tokens[0], .now = 1000, .open = open_paths};
 static unsigned rows;
 
 struct request {
@@ -40,7 +48,8 @@ static int ask(const struct request *r, const char **why) {
     struct tide_http_head head = {.method = r->method, .target = r->target, .target_size = strlen(r->target),
         .version = r->version, .headers = r->headers, .header_count = r->count};
     *why = "";
-    return tide_http_guard(&rules, &head, why);
+    struct tide_http_person who;
+    return tide_http_guard(&rules, &head, &who, why);
 }
 
 static void expect(const struct request *r, int status, const char *what) {
@@ -444,8 +453,8 @@ static void test_queries(void **state) {
 /* Behind a proxy its address counts too, as Host and as Origin, and nothing like it. */
 static void an_address_of_a_proxy_is_another_host_and_origin(void **state) {
     (void)state;
-    static const struct tide_http_rules served = {.host = HOST, .host_name = "localhost:7800", .token = TOKEN,
-        .open = open_paths, .served_as = "https://lab.org"};
+    static const struct tide_http_rules served = {.host = HOST, .host_name = "localhost:7800",
+        .tokens = tokens, .token_count = 1, .open = open_paths, .served_as = "https://lab.org"};
     static const struct {
         const char *host, *origin;
         int plain, behind;
@@ -466,13 +475,54 @@ static void an_address_of_a_proxy_is_another_host_and_origin(void **state) {
         const struct tide_http_head head = {.method = r.method, .target = r.target, .target_size = strlen(r.target),
             .version = r.version, .headers = r.headers, .header_count = r.count};
         const char *why = "";
-        assert_int_equal(tide_http_guard(&rules, &head, &why), cases[i].plain);
-        assert_int_equal(tide_http_guard(&served, &head, &why), cases[i].behind);
+        struct tide_http_person who;
+        assert_int_equal(tide_http_guard(&rules, &head, &who, &why), cases[i].plain);
+        assert_int_equal(tide_http_guard(&served, &head, &who, &why), cases[i].behind);
+    }
+}
+
+/* Who a request is from: a token's person until its end, else the certificate's; https pages are those of TLS alone. */
+static void a_request_has_the_person_and_right_of_its_token_or_certificate(void **state) {
+    (void)state;
+    static const struct tide_http_person eve = {.name = "eve", .right = 2};
+    static const struct {
+        const char *token, *origin;
+        bool certificate, secure;
+        int status;
+        const char *name;
+        unsigned right;
+    } cases[] = {
+        {BEARER, NULL, false, false, 0, "", 3}, {"Bearer " READER, NULL, false, false, 0, "alice", 1},
+        {"Bearer " EXPIRED, NULL, false, false, 401, "", 0}, {"Bearer " EXPIRED, NULL, true, false, 401, "", 0},
+        {NULL, NULL, true, true, 0, "eve", 2}, {NULL, NULL, false, true, 401, "", 0},
+        {"Bearer " READER, NULL, true, true, 0, "alice", 1}, {BEARER, "https://" HOST, false, true, 0, "", 3},
+        {BEARER, "http://" HOST, false, true, 403, "", 0}, {BEARER, "https://" HOST, false, false, 403, "", 0},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct tide_http_rules own = rules;
+        own.secure = cases[i].secure;
+        own.certificate = cases[i].certificate ? &eve : NULL;
+        struct request r = {.method = "GET", .target = "/api/state", .version = "HTTP/1.1"};
+        add(&r, "Host", HOST);
+        if (cases[i].token) {
+            add(&r, "Authorization", cases[i].token);
+        }
+        if (cases[i].origin) {
+            add(&r, "Origin", cases[i].origin);
+        }
+        const struct tide_http_head head = {.method = r.method, .target = r.target, .target_size = strlen(r.target),
+            .version = r.version, .headers = r.headers, .header_count = r.count};
+        const char *why = "";
+        struct tide_http_person who = {.right = 9};
+        assert_int_equal(tide_http_guard(&own, &head, &who, &why), cases[i].status);
+        assert_string_equal(who.name, cases[i].name);
+        assert_int_equal(who.right, cases[i].right);
     }
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(an_address_of_a_proxy_is_another_host_and_origin),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_request_has_the_person_and_right_of_its_token_or_certificate),
+        cmocka_unit_test(an_address_of_a_proxy_is_another_host_and_origin),
         cmocka_unit_test(test_methods), cmocka_unit_test(test_versions),
         cmocka_unit_test(test_targets), cmocka_unit_test(test_long_targets), cmocka_unit_test(test_hosts),
         cmocka_unit_test(test_hosts_of_the_page), cmocka_unit_test(test_origins), cmocka_unit_test(test_sites),
