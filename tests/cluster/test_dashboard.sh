@@ -107,6 +107,17 @@ state "api/runs?filter=tour%20RUNNING" >found.txt; grep -q '"fit":1' found.txt |
 run 0 runs tag short later # a run that is over, and is read no more but for its notes
 state "api/runs?filter=later%20short" >found.txt; grep -q '"fit":1' found.txt || fail "a tag of a run that is over is not seen"
 state "api/runs?filter=nosuch" >found.txt; grep -q '"fit":0' found.txt || fail "the filter finds another run"
+state "api/runs?filter=state%3Drunning%20tag!=later&sort=started&descending=1" >found.txt; grep -q '"fit":1' found.txt || fail "conditions: $(cat found.txt)"
+state "api/runs?filter=loss%3C-1" >found.txt; grep -q '"fit":0' found.txt || fail "a condition that none fits"
+state "api/scatter?x=started&y=seed" >found.txt; grep -q "\"points\":\[\[[0-9.e+]*,.*$id" found.txt || fail "no scatter chart: $(cat found.txt)"
+state "api/scatter?x=n&y=loss&colour=elapsed_s&runs=$id" >found.txt; grep -q '"points":\[\[1,' found.txt || fail "no points of reports: $(cat found.txt)"
+state "api/histogram?runs=$id" >found.txt; grep -q '"columns":\[\]' found.txt || fail "a histogram of nothing: $(cat found.txt)"
+state api/actors >found.txt; grep -q '"name":"agent","node":"n1"' found.txt || fail "no actors: $(head -c 600 found.txt)"
+state "api/stack?of=tour-1/1" >found.txt; grep -q 'job.lua:' found.txt || fail "no stack: $(cat found.txt)"
+table=$(state api/state | grep -o '"name":"[^"]*w"' | head -1 | cut -d'"' -f4)
+state "api/hottest?table=${table:-none}&count=5" >found.txt
+grep -q '"reads":[1-9]' found.txt || fail "no hottest keys: $(cat found.txt)"
+state api/me >found.txt; grep -q '"right":"admin"' found.txt || fail "not the owner: $(cat found.txt)"
 state "api/run/$id/log?search=SAID&rank=0" >found.txt; grep -q 'said by the script' found.txt || fail "the log is not searched"
 state "api/run/$id/log?rank=9" >found.txt; grep -q said found.txt && fail "a line of another rank"
 state "api/curve?runs=$id&field=loss&x=examples" >curve.txt; grep -q '"mean":true' curve.txt || fail "no curve: $(cat curve.txt)"

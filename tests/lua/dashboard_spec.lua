@@ -104,3 +104,97 @@ describe("the dashboard's state", function()
     assert.truthy(utf8.len(state.clean {[evil] = {evil}}[state.text(evil)][1]))
   end)
 end)
+
+describe("who holds memory", function()
+  it("is named by table, mail, links and the rest, over all nodes", function()
+    local t <const> = {name = "t", memory_bytes = 300}
+    local small <const> = {name = "s", memory_bytes = 20}
+    local sample <const>, now <const> = state.of(snapshot(1, {node(2, {tables = {t, small}, rss_bytes = 1000,
+      actors = {{type = "store", mailbox_bytes = 50}}, links = {{peer = 3, queue_bytes = 30}}}), node(3)}))
+    assert.same({320, 50, 30, 600}, now.nodes[1].owners)
+    assert.same({{"table t", 300}, {"table s", 20}, {"mail", 50}, {"links", 30}, {"processes", 1600}}, sample.owners)
+  end)
+end)
+
+describe("saved runs on the page", function()
+  local decode <const> = require("tide.core").json_decode
+  local history <const> = require "tide.run.history"
+  local saved <const> = require "tide.dashboard.saved"
+  local list_of <const>, reports_of <const>, find <const> = history.list, history.reports, history.find
+  local bad <const> = "\27[31m<img src=x onerror=alert(1)>\xff\xfe"
+  local runs
+
+  before_each(function()
+    runs = {
+      {id = "a", name = "mf-1", job = "mf", state = "done", user = "ann", loss = 0.5, params = {rank = 8, eps = 0.1},
+        tags = {"best"}, started_at = 1, directory = "/none/a"},
+      {id = "b", name = "mf-2", job = "mf", state = "failed", user = "bob", loss = 0.25, params = {rank = 64},
+        why = "boom", started_at = 2, directory = "/none/b"},
+      {id = "c", name = bad, job = ("x"):rep(10240), state = "running", loss = 0 / 0, params = {[bad] = bad, rank = 1e400},
+        note = bad, started_at = 3, directory = "/none/c"},
+    }
+    history.list = function() return runs end
+    history.find = function(id)
+      for _, r in ipairs(runs) do if r.id == id then return r end end
+    end
+    history.events = function() return {} end
+  end)
+  after_each(function() history.list, history.reports, history.find = list_of, reports_of, find end)
+
+  local function ids(query)
+    local status <const>, kind <const>, text <const> = saved.runs(nil, query)
+    assert.equal(200, status)
+    assert.equal("application/json", kind)
+    assert.is_truthy(utf8.len(text))
+    local names = {}
+    for i, r in ipairs(decode(text).runs) do names[i] = r.id end
+    return table.concat(names, " ")
+  end
+
+  it("are chosen by words and by conditions of fields, params and tags", function()
+    assert.equal("a b c", ids "")
+    assert.equal("a b", ids "filter=mf%20rank")
+    assert.equal("b", ids "filter=BOOM")
+    assert.equal("b", ids "filter=loss%3C0.3")
+    assert.equal("a", ids "filter=rank%3D8")
+    assert.equal("b", ids "filter=rank%3E%3D64%20rank%3C1000")
+    assert.equal("a", ids "filter=tag%3Dbest")
+    assert.equal("b", ids "filter=tag!%3Dbest%20mf")
+    assert.equal("", ids "filter=nosuch%3D1")
+  end)
+
+  it("are sorted by any field, those without it last", function()
+    assert.equal("b a c", ids "sort=loss")
+    assert.equal("a b c", ids "sort=loss&descending=1")
+    assert.equal("a c b", ids "sort=eps")
+    assert.equal("c b a", ids "sort=started&descending=1")
+  end)
+
+  it("are JSON whatever their names, tags and numbers are", function()
+    local _, _, text <const> = saved.runs(nil, "")
+    assert.is_nil(text:find "\27")
+    assert.is_truthy(decode(text).runs[3].name:find("<img", 1, true)) -- text, which the page takes as text
+  end)
+
+  it("are points of a scatter chart where both fields are finite numbers", function()
+    local _, _, text = saved.scatter(nil, "x=rank&y=loss&colour=eps")
+    assert.same({{64, 0.25, false, "b"}, {8, 0.5, 0.1, "a"}}, decode(text).points)
+    assert.equal(400, (saved.scatter(nil, "x=rank")))
+    history.reports = function() return {{n = 1, loss = 1}, {n = 2, loss = 0 / 0}, {n = 3, loss = 3}} end
+    _, _, text = saved.scatter(nil, "x=n&y=loss&runs=a")
+    assert.same({{1, 1, false, "a"}, {3, 3, false, "a"}}, decode(text).points)
+    assert.equal(404, (saved.scatter(nil, "x=n&y=loss&runs=nosuch")))
+  end)
+
+  it("have histograms over their reports, of bins that any report has", function()
+    history.reports = function()
+      return {{n = 1, ["w_bin_-1"] = 1, w_bin_1 = 3, w_std = 1}, {n = 2, w_bin_0 = 4}}
+    end
+    local _, _, text <const> = saved.histogram(nil, "runs=a")
+    local answer <const> = decode(text)
+    assert.same({-1, 0, 1}, answer.bins)
+    assert.same({{1, {0.25, 0, 0.75}}, {2, {0, 1, 0}}}, answer.columns)
+    assert.same({"w"}, answer.fields)
+    assert.same({"w_std"}, history.names(history.reports()))
+  end)
+end)

@@ -43,8 +43,8 @@ local function token(context, o)
   local made, err = keys.token {dir = o.dir, right = o.role, name = o.name, days = o.days}
   if not made then return nil, err end
   if not context.json then context:print("#token=" .. made.token) end
-  return context:tell(made, ("that is the end of the page's address for %s, of role %s, until %s (serial number %s); it "
-    .. "is shown this once"):format(made.name, made.right, os.date("!%Y-%m-%d", made.until_s), made.serial))
+  return context:tell(made, ("that is the end of the page's address for %s, of role %s, until %s (serial number %s), "
+    .. "shown only now"):format(made.name, made.right, os.date("!%Y-%m-%d", made.until_s), made.serial))
 end
 
 local function revoke(context, o)

@@ -1,32 +1,30 @@
--- `tide dashboard`: a client of a cluster that serves a page about it to its own user, on loopback.
+-- `tide dashboard`: a client of a cluster that serves a page about it to its own user, on loopback, or over TLS to
+-- those who have a token or a certificate.
 --
 -- Each second it takes a snapshot of the cluster and publishes a sample and a state (state.lua) to the server (the
 -- plugin behind core.http_listen), which keeps ten minutes of samples and sends them to readers. Requests that
 -- the server does not answer by itself are answered here, between two looks; an actor answers calls (calls.lua). It
--- never has more rights than its user and changes nothing.
+-- never has more rights than its user and changes nothing; a person at the page has the right of the token besides.
 local core = require "tide.core"
 local calls = require "tide.dashboard.calls"
 local client = require "tide.cluster.client"
 local decisions = require "tide.dashboard.decisions"
-local csv = require "tide.csv"
 local errors = require "tide.errors"
+local keys = require "tide.cluster.keys"
 local json = require "tide.json"
-local history = require "tide.run.history"
 local log_lines = require "tide.show.log_lines"
-local log_query = require "tide.run.log_query"
+local inside = require "tide.dashboard.inside"
 local look = require "tide.dashboard.look"
 local recording = require "tide.dashboard.recording"
-local report_of = require "tide.run.report"
-local run_log = require "tide.run.run_log"
+local saved = require "tide.dashboard.saved"
 local slowest = require "tide.show.slowest"
 local state = require "tide.dashboard.state"
-local texts = require "tide.text"
 
 local dashboard = {}
 dashboard.__index = dashboard
 
 local EVERY_S <const> = 1
-local HOT_EVERY <const> = 5 -- looks
+local HOT_EVERY <const>, PEOPLE_EVERY <const> = 5, 3 -- looks
 local EVENTS_MAX <const> = 200
 local WINDOW <const> = 10 -- looks that the slowest thing is judged over
 
@@ -38,18 +36,36 @@ local PAGES <const> = {
   {"/style.css", "style.css", "text/css; charset=utf-8"}, {"/icon.svg", "icon.svg", "image/svg+xml"},
 }
 
----@param o {port?: integer, every_s?: number, served_as?: {origin: string, path: string}} served_as: where a proxy
----  serves it, the path with a "/" at both ends
+local RIGHTS <const> = {none = 0, read = 1, operate = 2, admin = 3}
+
+-- Tokens that were added and revoked meanwhile count from now on.
+local function let_people_in(self)
+  if not self.tls then return true end
+  local tokens <const>, revoked = keys.tokens(self.tls)
+  if not tokens then return nil, revoked end
+  return self.server:people(tokens, revoked)
+end
+
+---@param o {port?: integer, every_s?: number, served_as?: {origin: string, path: string}, address?: string,
+---  tls?: string} served_as: where a proxy serves it, the path with a "/" at both ends; tls: directory of the page's
+---  keys, with which it is served at `address`
 ---@return table|nil dashboard
 ---@return tide.error? err
 function dashboard.open(o)
-  local server, err = core.http_listen {port = o.port or 0, served_as = (o.served_as or {}).origin}
+  local server, err = core.http_listen {port = o.port or 0, served_as = (o.served_as or {}).origin, keys = o.tls,
+    address = o.address, cluster = (core.node() or {}).cluster}
   if not server then return nil, errors.from(err) end
-  local self <const> = setmetatable({server = server, served_as = o.served_as, every_s = o.every_s or EVERY_S,
+  local self <const> = setmetatable({server = server, served_as = o.served_as, tls = o.tls, address = o.address,
+    every_s = o.every_s or EVERY_S,
     events = {}, after = {}, snapshots = {}, looks = 0, attachments = client.attachments}, dashboard)
   for _, page in ipairs(PAGES) do
     local ok, problem = server:page(page[1], page[3], core.embedded("dashboard/" .. page[2]))
     if not ok then return nil, errors.from(problem) end
+  end
+  local known <const>, unread = let_people_in(self)
+  if not known then
+    server:close()
+    return nil, errors.from(unread, "T0802")
   end
   calls.ensure(server)
   return self
@@ -58,7 +74,8 @@ end
 ---@return string url with the token, which a browser keeps to itself
 function dashboard:url()
   local at <const> = self.served_as and self.served_as.origin .. self.served_as.path
-    or ("http://127.0.0.1:%d/"):format(self.server:port())
+    or ("%s://%s:%d/"):format(self.tls and "https" or "http", (self.address or "127.0.0.1"):gsub("^.*:.*$", "[%0]"),
+      self.server:port())
   return ("%s#token=%s"):format(at, self.server:token())
 end
 
@@ -117,6 +134,10 @@ end
 ---One look at the cluster, published.
 function dashboard:look()
   self.looks = self.looks + 1
+  if self.looks % PEOPLE_EVERY == 0 then
+    local ok <const>, problem = let_people_in(self)
+    if not ok then core.log("warn", "tokens of the page stay as they were: " .. tostring(problem.message)) end
+  end
   local answer, err = look.ask {after = self.after, hot = self.looks % HOT_EVERY == 1}
   if client.attachments ~= self.attachments then begin_anew(self) end
   local snapshot, problem
@@ -150,12 +171,23 @@ local function run_of(self, name)
   return nil, errors.new("T0401", {message = ("no active run `%s`"):format(state.text(name))})
 end
 
-local function failed(err)
-  local status <const> = err.code == "T0401" and 404 or err.code == "T0303" and 404 or 400
-  return status, JSON, core.json_encode {error = state.text(err.message), help = err.help and state.text(err.help)}
-end
+local failed <const> = saved.failed
 
 local routes = {}
+local requires <const> = { -- the right of a request; any other one requires `read`
+  ["POST /api/replay"] = "operate", ["POST /api/trace"] = "operate",
+}
+
+-- What the session and the token allow together.
+local function right_of(request)
+  local own <const>, given <const> = core.right() or "none", request.right or "admin"
+  return (RIGHTS[own] or 0) < RIGHTS[given] and own or given
+end
+
+routes["GET /api/me"] = function(_, _, _, request)
+  return 200, JSON, core.json_encode {schema = "tide.me/1", person = request.person ~= "" and request.person or nil,
+    right = right_of(request)}
+end
 
 routes["GET /metrics"] = function(self, query)
   if not self.snapshot then return 503, JSON, '{"error":"nothing was collected yet"}' end
@@ -167,13 +199,21 @@ routes["GET /api/schema"] = function()
   return 200, JSON, core.json_encode {schemas = {
     ["tide.state/1"] = "GET /api/state and `event: state`: everything now; rates are per second since the look before",
     ["tide.sample/1"] = "`event: sample` of GET /api/stream?after=N: t, up, nodes, rate, pulls, pushes, near, wire, "
-      .. "rss, memory, p99, cpu = [[node, share]], runs = [[name, loss, examples/s, reports]]",
+      .. "rss, memory, p99, owners = [[name, bytes]], cpu = [[node, share]], runs = [[name, loss, rate, reports]]",
+    ["tide.me/1"] = "GET /api/me: the person of this token or certificate, and the right",
     ["tide.log/1"] = "GET /api/log: the newest lines of the nodes' logs",
     ["tide.runs/1"] = "GET /api/runs: the newest runs in .tide/runs of the directory that the dashboard runs in, "
-      .. "?filter=WORDS: those that have each word in name, state, person, tags, params, note, script or reason",
+      .. "?filter=WORDS: those that have each word in a text, and each condition (loss<0.9, tag=best); "
+      .. "&sort=FIELD&descending=1",
     ["tide.run/1"] = "GET /api/run/ID: one of them, with its error, curves, events and the newest lines of its log",
     ["text"] = "GET /api/run/ID/log?rank=N&search=TEXT&stderr=1: its log, or lines of it, as text",
     ["tide.curve/1"] = "GET /api/curve?runs=ID,ID&field=NAME&x=n|elapsed_s|examples[&format=csv]: a field of runs",
+    ["tide.scatter/1"] = "GET /api/scatter?x=FIELD&y=FIELD&colour=FIELD: a point a run that &filter=WORDS keeps, or a "
+      .. "report of &runs=ID,ID: [x, y, colour, run]",
+    ["tide.histogram/1"] = "GET /api/histogram?runs=ID&field=NAME: shares of bins over reports: [[n, [share, ..]], ..]",
+    ["tide.actors/1"] = "GET /api/actors: all actors, as `tide actors`",
+    ["tide.stacks/1"] = "GET /api/stack?of=NAME: stacks of an actor, a run or one of its workers, as `tide stack`",
+    ["tide.hottest/1"] = "GET /api/hottest?table=NAME&count=N: the keys that are accessed most, as t:hottest(N)",
     ["tide.decisions/1"] = "GET /api/policy/RUN: decisions of the run's policies from its journal",
     ["tide.policy/1"] = "POST /api/replay {run, policy | text}: what another policy would have decided, and where",
     ["value"] = "POST /api/call/NAME {method, arguments, timeout_s}: the answer of a published actor, or `error`",
@@ -195,12 +235,12 @@ routes["POST /api/replay"] = function(self, _, body)
 end
 
 -- Answered by `run` when it is over: meanwhile others are served.
-routes["POST /api/trace"] = function(self, _, body, id)
+routes["POST /api/trace"] = function(self, _, body, request)
   if self.recording then return 409, JSON, '{"error":"a trace is being recorded"}' end
   local o <const> = core.json_decode(body)
   local begun, err = recording.begin(type(o) == "table" and o.seconds, self.snapshot and #self.snapshot.nodes or 1)
   if not begun then return failed(err) end
-  begun.request = id
+  begun.request = request.id
   self.recording = begun
   return nil
 end
@@ -234,166 +274,13 @@ routes["GET /api/policies"] = function()
   return 200, JSON, json.object({schema = "tide.policies/1"}, {shipped = require("tide.policy.source").shipped()})
 end
 
-local RUNS_MAX <const> = 200 -- saved ones, the newest that fit
-local CURVES_MAX <const>, POINTS_MAX <const> = 16, 600
-local COMPARED_MAX <const> = 32 -- runs of a curve
-local LOG_BYTES <const> = 4 << 20 -- of a log that is downloaded, the newest
-
--- The fields of a query: "search=a%20b&rank=2".
-local function fields_of(query)
-  local fields = {}
-  for name, value in query:gmatch "([%w_]+)=([^&]*)" do
-    fields[name] = value:gsub("+", " "):gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end)
-  end
-  return fields
-end
-
--- "eps=0.1 rank=64"
-local function params_of(run)
-  local parts = {}
-  for _, key in ipairs(texts.sorted_keys(type(run.params) == "table" and run.params or {})) do
-    if type(run.params[key]) ~= "table" then parts[#parts + 1] = ("%s=%s"):format(key, tostring(run.params[key])) end
-  end
-  return table.concat(parts, " ")
-end
-
--- Whether each word of a filter is in one of a run's texts.
-local function fits(run, params, words)
-  local found <const> = table.concat({run.id, run.name or "", run.job or "", run.state or "", run.user or "",
-    table.concat(run.tags or {}, " "), params, run.note or "", run.script or "", run.why or ""}, "\0"):lower()
-  for _, word in ipairs(words) do
-    if not found:find(word, 1, true) then return false end
-  end
-  return true
-end
-
-local known <const> = {} -- runs that are over
-
-routes["GET /api/runs"] = function(_, query)
-  local all <const>, rows, words, fit = history.list(nil, known), {}, {}, 0
-  for word in (fields_of(query).filter or ""):lower():gmatch "%S+" do words[#words + 1] = word end
-  for i = #all, 1, -1 do
-    local run <const> = all[i]
-    local params <const> = params_of(run)
-    if fits(run, params, words) then
-      fit = fit + 1
-      if #rows < RUNS_MAX then
-        rows[#rows + 1] = state.clean {id = run.id, name = run.name, job = run.job, state = run.state, why = run.why,
-          started_at = run.started_at, took_s = run.took_s, reports = run.reports, loss = run.loss, user = run.user,
-          tags = run.tags and table.concat(run.tags, " "), note = run.note, params = params ~= "" and params or nil,
-          rate = run.examples_per_s, args = run.args and table.concat(run.args, " ") or nil, script = run.script}
-      end
-    end
-  end
-  for i = 1, #rows // 2 do rows[i], rows[#rows + 1 - i] = rows[#rows + 1 - i], rows[i] end -- oldest first
-  return 200, JSON, json.object({schema = "tide.runs/1", directory = history.ROOT, all = #all, fit = fit},
-    {runs = rows})
-end
-
-local AXES <const> = {n = true, elapsed_s = true, examples = true}
-local MARKS_MAX <const> = 100 -- of a run
-
--- Changes of the active run: swaps of policies, params, workers that joined or left. Its place on the axis is
--- that of the newest report before it.
-local function marks_of(run, reports, x)
-  local marks, at, examples = {}, 1, 0
-  for _, event in ipairs(history.events(run)) do
-    local said <const> = type(event.text) == "string" and event.text or ""
-    if event.kind == "policy" or said:find " set$" or said:find "workers" and not said:find " started: " then
-      while reports[at] and (reports[at].time or 0) <= (event.time or 0) do
-        examples, at = examples + (tonumber(reports[at].examples) or 0), at + 1
-      end
-      local last <const> = reports[at - 1]
-      local place <const> = x == "examples" and examples or last and last[x] or 0
-      if #marks < MARKS_MAX then marks[#marks + 1] = {x = place, text = state.text(said)} end
-    end
-  end
-  return marks
-end
-
--- The runs that a query names, in order.
-local function runs_of(fields)
-  local list = {}
-  for id in (fields.runs or ""):gmatch "[^,]+" do
-    local run <const>, err = history.find(id)
-    if not run or run.id ~= id then
-      return nil, err or errors.new("T0401", {message = ("there is no run `%s`"):format(state.text(id))})
-    end
-    list[#list + 1] = run
-  end
-  if #list >= 1 and #list <= COMPARED_MAX then return list end
-  return nil, errors.new("T0105", {message = ("a curve is of 1 to %d runs: runs=ID,ID"):format(COMPARED_MAX)})
-end
-
--- One field of several runs, thinned here: as JSON, or all points as CSV.
-routes["GET /api/curve"] = function(_, query)
-  local fields <const> = fields_of(query)
-  local x <const>, field <const> = fields.x or "n", fields.field or "loss"
-  local list <const>, err = runs_of(fields)
-  if not list then return failed(err) end
-  if not AXES[x] then return failed(errors.new("T0105", {message = "x is n, elapsed_s or examples"})) end
-  local curves, names, mean = {}, {}, nil
-  local lines = {"run,name," .. x .. "," .. csv.cell(field)}
-  for i, run in ipairs(list) do
-    local reports <const> = history.reports(run)
-    for _, name in ipairs(history.names(reports)) do names[name] = true end
-    local newest <const> = reports[#reports]
-    mean = mean or newest and newest[field] and report_of.count_of(newest, field) and true
-    local all <const> = fields.format == "csv"
-    local points <const> = history.curve(reports, field, x, all and math.huge or POINTS_MAX)
-    curves[i] = {id = run.id, name = state.text(run.name or run.job or ""), params = state.text(params_of(run)),
-      points = points, marks = marks_of(run, reports, x)}
-    for _, p in ipairs(all and points or {}) do
-      lines[#lines + 1] = table.concat({run.id, csv.cell(run.name), csv.cell(p[1]), csv.cell(p[2])}, ",")
-    end
-  end
-  if fields.format == "csv" then return 200, "text/csv; charset=utf-8", table.concat(lines, "\r\n") .. "\r\n" end
-  return 200, JSON, json.object({schema = "tide.curve/1", field = state.text(field), x = x,
-    mean = mean}, {curves = curves,
-    fields = state.clean(texts.sorted_keys(names))})
-end
-
--- The log of a saved run as text: what a query of lines keeps of its newest bytes.
-local function of_past_log(id, query)
-  local run <const>, err = history.find(id)
-  if not run or run.id ~= id then
-    return failed(err or errors.new("T0401", {message = ("there is no run `%s`"):format(state.text(id))}))
-  end
-  local fields <const> = fields_of(query)
-  local keep <const> = log_query.filter {rank = math.tointeger(tonumber(fields.rank or "")),
-    search = fields.search ~= "" and fields.search or nil, err = fields.stderr == "1" or nil}
-  local _, size <const> = run_log.read(run.directory)
-  local after, parts = math.max((size or 0) - LOG_BYTES, 0), {}
-  while size and after < size do
-    local some <const>, _, next_at <const> = run_log.read(run.directory, after)
-    if not some or next_at == after then break end
-    parts[#parts + 1], after = some, next_at
-  end
-  local log = table.concat(parts)
-  if log ~= "" and log:sub(-1) ~= "\n" then log = log .. "\n" end
-  return 200, "text/plain; charset=utf-8", state.text(texts.harmless(keep(log):gsub("\27%[[%d;]*m", "")))
-end
-
--- A saved run with its curves. The id is one of those in the directory, or there is none.
-local function of_past_run(id)
-  local run, err = history.find(id)
-  if not run or run.id ~= id then
-    return failed(err or errors.new("T0401", {message = ("there is no run `%s`"):format(state.text(id))}))
-  end
-  local reports <const>, curves = history.reports(run), {}
-  for i, name in ipairs(history.names(reports)) do
-    if i > CURVES_MAX then break end
-    curves[i] = {name = state.text(name), points = history.curve(reports, name, "n", POINTS_MAX),
-                 over_time = history.curve(reports, name, "elapsed_s", POINTS_MAX)}
-  end
-  local events <const>, log <const> = state.clean(history.events(run)), {}
-  for line in (run_log.read(run.directory) or ""):gsub("\27%[[%d;]*m", ""):gmatch "[^\n]+" do
-    log[#log + 1] = require("tide.text").clean_lines(line)
-  end
-  run.directory = nil
-  return 200, JSON, json.object({schema = "tide.run/1", run = state.clean(run)}, {curves = curves,
-    events = events, log = log})
-end
+routes["GET /api/runs"] = saved.runs
+routes["GET /api/curve"] = saved.curve
+routes["GET /api/scatter"] = saved.scatter
+routes["GET /api/histogram"] = saved.histogram
+routes["GET /api/actors"] = inside.actors
+routes["GET /api/stack"] = inside.stack
+routes["GET /api/hottest"] = inside.hottest
 
 local function of_policy(self, name)
   local run, err = run_of(self, name)
@@ -404,21 +291,27 @@ local function of_policy(self, name)
 end
 
 ---What a request is answered: also of HEAD, which the server cuts.
----@param request {id: any, method: string, target: string, body: string}
+---@param request {id: any, method: string, target: string, body: string, person?: string, right?: string}
 ---@return integer|nil status nil: it is answered later
 ---@return string|nil type
 ---@return string|nil text
 function dashboard:respond(request)
   local method <const> = request.method == "HEAD" and "GET" or request.method
   local path <const>, query <const> = request.target:match "^([^?]*)%??(.*)$"
-  local f <const> = routes[method .. " " .. path]
-  if f then return f(self, query, request.body, request.id) end
+  local route <const> = method .. " " .. path
+  local f <const>, right <const> = routes[route], right_of(request)
+  if RIGHTS[right] < RIGHTS[requires[route] or "read"] then
+    return failed(errors.new("T0801", {message = ("%s requires the right `%s`, and %s has `%s`"):format(route,
+      requires[route] or "read", request.person ~= "" and request.person or "this session", right),
+      help = "the owner of the keys issues it: tide keys token --role operate --name NAME"}))
+  end
+  if f then return f(self, query, request.body, request) end
   local name <const> = method == "GET" and path:match "^/api/policy/([%w_.-]+)$"
   if name then return of_policy(self, name) end
   local logged <const> = method == "GET" and path:match "^/api/run/(%w[%w_.-]*)/log$"
-  if logged then return of_past_log(logged, query) end
+  if logged then return saved.log(logged, query) end
   local id <const> = method == "GET" and path:match "^/api/run/(%w[%w_.-]*)$"
-  if id then return of_past_run(id) end
+  if id then return saved.run(id) end
   for key in pairs(routes) do
     if key:match " (.*)$" == path then return 405, JSON, '{"error":"another method"}' end
   end

@@ -64,6 +64,15 @@ local function sum_actors(node, key)
   return sum
 end
 
+-- Who holds the resident memory of a node: its tables, mail that waits, what links have yet to send, and the rest:
+-- code, Lua states, allocators.
+local function owners_of(node)
+  local tables, mail, links = 0, sum_actors(node, "mailbox_bytes"), 0
+  for _, t in ipairs(node.tables or {}) do tables = tables + (t.memory_bytes or 0) end
+  for _, link in ipairs(node.links or {}) do links = links + (link.queue_bytes or 0) end
+  return {tables, mail, links, math.max((node.rss_bytes or 0) - tables - mail - links, 0)}
+end
+
 -- The type of actors that was busiest since the last look, and the share of a thread that it took.
 local function busiest(node, old, seconds)
   local before <const> = by(old and old.actors, "type")
@@ -86,7 +95,7 @@ local function node_row(node, old, names)
     cpu = node.cpu_s and rate(node.cpu_s, old and old.cpu_s, seconds) or nil,
     handled = rate(sum_actors(node, "messages"), old and sum_actors(old, "messages"), seconds),
     store_busy = node.store and rate(node.store.busy_s, old and old.store and old.store.busy_s, seconds),
-    links = link_rows(node, old, names, seconds),
+    links = link_rows(node, old, names, seconds), owners = node.rss_bytes and owners_of(node),
     memory = memory and {used = memory.used_bytes, cap = memory.cap_bytes, tier = memory.tier,
                          refused = memory.refused}}
   row.busiest, row.busy = busiest(node, old, seconds)
@@ -208,6 +217,24 @@ local function run_row(run, old, seconds)
     chunks = run.chunks, workers = workers, policies = seats, directory = run.directory and text(run.directory)}
 end
 
+local OWNERS_MAX <const> = 8
+
+-- The same over all nodes, with the largest tables by name: {{name, bytes}}.
+local function owners_of_all(nodes, tables)
+  local sums, list, others = {0, 0, 0, 0}, {}, 0
+  for _, node in ipairs(nodes) do
+    for i, bytes in ipairs(node.owners or {}) do sums[i] = sums[i] + bytes end
+  end
+  local by_size <const> = table.move(tables, 1, #tables, 1, {})
+  table.sort(by_size, function(a, b) return a.bytes > b.bytes or a.bytes == b.bytes and a.name < b.name end)
+  for i, t in ipairs(by_size) do
+    if i <= OWNERS_MAX then list[i] = {"table " .. t.name, t.bytes} else others = others + t.bytes end
+  end
+  if others > 0 then list[#list + 1] = {"other tables", others} end
+  for i, name in ipairs {"mail", "links", "processes"} do list[#list + 1] = {name, sums[i + 1]} end
+  return list
+end
+
 ---- all of it --------------------------------------------------------------------------------------------------------
 
 local function totals(out, now, before, tables, runs)
@@ -230,6 +257,7 @@ local function totals(out, now, before, tables, runs)
     near, all = near + t.pulls_local + t.pushes_local, all + t.pulls_local + t.pushes_local + t.pulls_remote
       + t.pushes_remote
   end
+  s.owners = owners_of_all(out.nodes, tables)
   s.near = all > 0 and near / all or nil
   s.p99 = pull_p99(now, before)
   for i, run in ipairs(runs) do

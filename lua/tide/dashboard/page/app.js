@@ -3,7 +3,7 @@
 // the cluster are data: they enter the page as text nodes only. Nothing is evaluated, nothing is loaded from elsewhere.
 
 const SAMPLES = 600, EVENTS = 200;
-const model = { samples: [], state: null, last: 0, problem: "", losses: new Map(), annotations: [], decisions: null, shipped: [] };
+const model = { me: null, samples: [], state: null, last: 0, problem: "", losses: new Map(), annotations: [], decisions: null, shipped: [] };
 
 /* ---- small tools ---- */
 
@@ -138,14 +138,16 @@ async function follow() {
   const mine = (stream = new AbortController());
   try {
     const answer = await fetch("api/stream?after=" + model.last, { headers: { Authorization: "Bearer " + bearer }, signal: mine.signal });
-    if (answer.status === 401 || answer.status === 429) {
+    if (answer.status === 401 || answer.status === 403 || answer.status === 429) {
+      const why = (await answer.json().catch(() => ({}))).error || "answer " + answer.status;
       say("access denied", true);
-      tell("This page has no valid token. Open the complete address that tide dashboard printed.");
+      tell(`No access: ${why}.`);
       stream = null;
       return;
     }
     if (!answer.ok) throw new Error("answer " + answer.status);
     wait = 500;
+    if (!model.me) ask("/api/me").then((me) => { model.me = me; show(); }, () => {});
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     let buffer = "";
     for (;;) {
@@ -228,9 +230,32 @@ async function fetch_text(path) {
   return answer.text();
 }
 
+// Pixels that a chart of this width has: on a narrow screen it is drawn narrower, not smaller.
+function room(wish) {
+  const width = document.getElementById("panels").clientWidth - 58;
+  return width > 0 ? Math.max(240, Math.min(wish, width)) : wish;
+}
+
+function key_list(names, sign_of) {
+  return make("ul", { class: "key" }, ...names.map((name, i) => {
+    const sign = draw("svg", { viewBox: "0 0 18 10", "aria-hidden": "true" });
+    sign.append(sign_of(i));
+    return make("li", {}, sign, make("bdi", {}, name));
+  }));
+}
+
+const stroke_sign = (i) => draw("line", { class: `l s${i % 8} d${Math.floor(i / 8) % 3}`, x1: 0, x2: 18, y1: 5, y2: 5 });
+const fill_sign = (i) => draw("rect", { class: `f${i % 8}`, x: 0, y: 0, width: 18, height: 10 });
+
+// What changed, in the order of the numbers at the lines of a chart.
+function marks_list(marks, format) {
+  if (marks.length === 0) return null;
+  return folded(`What changed (${marks.length})`, () => make("ol", { class: "marks" }, ...marks.map((m) => make("li", {}, `${format(m.x)}: `, make("bdi", {}, m.text)))), marks.length <= 6);
+}
+
 // Series: [{name, points: [[x, y], ...]}]; y that is not known breaks the line.
 function lines(title, series, o) {
-  const W = o.width || 480, H = o.height || 150, L = 56, R = 8, T = 8, B = 20;
+  const W = room(o.width || 480), H = o.height || 150, L = 56, R = 8, T = 8, B = 20;
   let x0 = Infinity, x1 = -Infinity, y0 = o.zero === false ? Infinity : 0, y1 = -Infinity;
   for (const { points } of series) {
     for (const [x, y] of points) {
@@ -254,12 +279,13 @@ function lines(title, series, o) {
   }
   const xf = o.x || ((x) => clock(x));
   svg.append(draw("text", { x: L, y: H - 5 }, xf(x0)), draw("text", { x: W - R, y: H - 5, "text-anchor": "end" }, xf(x1)));
-  for (const mark of o.marks || []) {
-    if (mark.x < x0 || mark.x > x1) continue;
+  (o.marks || []).forEach((mark, i) => {
+    if (mark.x < x0 || mark.x > x1) return;
     const line = draw("line", { class: "s1 d2", x1: px(mark.x), x2: px(mark.x), y1: T, y2: H - B });
     line.append(draw("title", {}, mark.text));
     svg.append(line);
-  }
+    if (i < 40) svg.append(draw("text", { class: "mark", x: px(mark.x) + 2, y: T + 8 + 10 * (i % 3) }, i + 1));
+  });
   series.forEach(({ points }, i) => {
     let path = "", open = false;
     for (const [x, y] of points) {
@@ -272,12 +298,10 @@ function lines(title, series, o) {
   });
   figure.append(svg);
   if (series.length > 1 || o.named) {
-    figure.append(make("ul", { class: "key" }, ...series.map(({ name }, i) => {
-      const sign = draw("svg", { viewBox: "0 0 18 10", "aria-hidden": "true" });
-      sign.append(draw("line", { class: `l s${i % 8} d${Math.floor(i / 8) % 3}`, x1: 0, x2: 18, y1: 5, y2: 5 }));
-      return make("li", {}, sign, make("bdi", {}, name));
-    })));
+    figure.append(key_list(series.map(({ name }) => name), stroke_sign));
   }
+  const listed = marks_list(o.marks || [], xf);
+  if (listed) figure.append(listed);
   figure.append(numbers(series, o, xf));
   return figure;
 }
@@ -297,12 +321,14 @@ function numbers(series, o, xf) {
     rows.map(([x, ys]) => [xf(x), ...series.map((_, i) => o.format(ys[i]))]), series.map((_, i) => i + 1)));
 }
 
-const opened = new Set();
+const opened = new Set(), met = new Set();
 let panel_key = "", fold_number = 0;
 
 // Details that stay open when the panel is drawn again, and are made only when they are.
-function folded(title, body) {
+function folded(title, body, at_first) {
   const key = panel_key + "/" + fold_number++ + "/" + title;
+  if (at_first && !met.has(key)) opened.add(key);
+  met.add(key);
   const node = make("details", { open: opened.has(key) ? "" : null }, make("summary", {}, title));
   const fill = () => { if (node.open && node.childElementCount === 1) node.append(body()); };
   node.addEventListener("toggle", () => { if (node.open) opened.add(key); else opened.delete(key); fill(); });
@@ -310,8 +336,17 @@ function folded(title, body) {
   return node;
 }
 
-function rows_table(caption, heads, rows, right) {
+// `order`: {by, down, set(name)} for columns that sort; a head is then a button.
+function rows_table(caption, heads, rows, right, order) {
   const numeric = new Set(right || []);
+  const head_of = (head, i) => {
+    const sorts = order && order.names[i], th = make("th", { scope: "col", class: numeric.has(i) ? "n" : null, "aria-sort": sorts && order.by === sorts ? (order.down ? "descending" : "ascending") : null });
+    if (!sorts) return (th.append(head), th);
+    const button = make("button", { type: "button", class: "sort" }, head + (order.by === sorts ? (order.down ? " ↓" : " ↑") : ""));
+    button.addEventListener("click", () => order.set(sorts));
+    th.append(button);
+    return th;
+  };
   const cell = (value, i) => {
     const td = make("td", { class: numeric.has(i) ? "n" : null });
     if (value instanceof Node) td.append(value);
@@ -320,18 +355,18 @@ function rows_table(caption, heads, rows, right) {
     return td;
   };
   return make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption || "table" }, make("table", {},
-    make("thead", {}, make("tr", {}, ...heads.map((head, i) => make("th", { scope: "col", class: numeric.has(i) ? "n" : null }, head)))),
+    make("thead", {}, make("tr", {}, ...heads.map(head_of))),
     make("tbody", {}, ...(rows.length > 0 ? rows.map((row) => make("tr", { class: row.down ? "down" : null }, ...list(row.cells || row).map(cell)))
       : [make("tr", {}, make("td", { colspan: heads.length, class: "soft" }, "none"))]))));
 }
 
 // Parts of a whole, a bar a row: [{name, parts: [share, ...]}].
-function stacked(title, names, rows) {
+function stacked(title, names, rows, of) {
   const figure = make("figure", { class: "card", "data-chart": title }, make("h2", {}, title));
-  const H = 18, L = 140, W = 960;
+  const H = 18, W = room(960), L = W < 500 ? 96 : 140, letters = W < 500 ? 14 : 20;
   const svg = draw("svg", { viewBox: `0 0 ${W} ${rows.length * H + 4}`, role: "img", "aria-label": title });
   rows.forEach(({ name, parts }, i) => {
-    svg.append(draw("text", { x: L - 6, y: i * H + 13, "text-anchor": "end" }, name.length > 20 ? name.slice(0, 19) + "…" : name));
+    svg.append(draw("text", { x: L - 6, y: i * H + 13, "text-anchor": "end" }, name.length > letters ? name.slice(0, letters - 1) + "…" : name));
     let at = L;
     parts.forEach((part, k) => {
       const wide = Math.max(0, part) * (W - L);
@@ -341,17 +376,123 @@ function stacked(title, names, rows) {
       at += wide;
     });
   });
-  figure.append(svg, make("ul", { class: "key" }, ...names.map((name, k) => {
-    const sign = draw("svg", { viewBox: "0 0 18 10", "aria-hidden": "true" });
-    sign.append(draw("rect", { class: `f${k % 8}`, x: 0, y: 0, width: 18, height: 10 }));
-    return make("li", {}, sign, name);
-  })), folded("Show data", () => rows_table(null, ["worker", ...names], rows.map((r) => [r.name, ...r.parts.map(share)]),
-    names.map((_, i) => i + 1))));
+  figure.append(svg, key_list(names, fill_sign), folded("Show data", () => rows_table(null, [of || "worker", ...names],
+    rows.map((r) => [r.name, ...r.parts.map((part, k) => (r.texts ? r.texts[k] : share(part)))]), names.map((_, i) => i + 1))));
   return figure;
+}
+
+// Shares of a sum over time, one above the other: [{name, points: [[x, y], ...]}], all with the same x.
+function areas(title, series, o) {
+  const W = room(o.width || 960), H = o.height || 200, L = 64, R = 8, T = 8, B = 20;
+  const figure = make("figure", { class: "card", "data-chart": title }, make("h2", {}, title));
+  const xs = series.length > 0 ? series[0].points.map(([x]) => x) : [], sums = xs.map((_, i) => series.reduce((sum, each) => sum + (each.points[i][1] || 0), 0));
+  if (xs.length < 2) return (figure.append(make("p", { class: "soft" }, "nothing to show yet")), figure);
+  const Y = scale(0, Math.max(...sums), 4, o.format === bytes ? 1024 : 10), wide = xs[xs.length - 1] - xs[0] || 1;
+  const px = (x) => (L + (W - L - R) * (x - xs[0]) / wide).toFixed(1), py = (y) => (T + (H - T - B) * (1 - y / Y.high)).toFixed(1);
+  const svg = draw("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title }), below = xs.map(() => 0);
+  series.forEach(({ name, points }, k) => {
+    const under = below.slice();
+    points.forEach(([, y], i) => { below[i] += y || 0; });
+    const path = draw("path", { class: `f${k % 8} area`, d: "M" + xs.map((x, i) => px(x) + " " + py(below[i])).join("L") + "L" + xs.map((x, i) => px(x) + " " + py(under[i])).reverse().join("L") + "Z" });
+    path.append(draw("title", {}, name));
+    svg.append(path);
+  });
+  for (const y of Y.ticks) {
+    svg.append(draw("line", { class: "axis", x1: L, x2: W - R, y1: py(y), y2: py(y) }), draw("text", { x: L - 5, y: Number(py(y)) + 4, "text-anchor": "end" }, o.format(y)));
+  }
+  svg.append(draw("text", { x: L, y: H - 5 }, clock(xs[0])), draw("text", { x: W - R, y: H - 5, "text-anchor": "end" }, clock(xs[xs.length - 1])));
+  figure.append(svg, key_list(series.map(({ name }) => name), fill_sign), numbers(series, o, clock));
+  return figure;
+}
+
+// Cividis in eleven steps: dark blue to yellow, the same order for all eyes and in grey.
+const CIVIDIS = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#f3db4d", "#fee838"];
+const shade_of = (value, low, high) => CIVIDIS[Math.max(0, Math.min(10, Math.round(10 * (value - low) / ((high - low) || 1))))];
+
+function shades(low, high, format) {
+  const svg = draw("svg", { viewBox: "0 0 110 10", class: "shades", "aria-hidden": "true" });
+  CIVIDIS.forEach((fill, i) => svg.append(draw("rect", { x: 10 * i, y: 0, width: 10, height: 10, fill })));
+  return make("p", { class: "soft" }, format(low) + " ", svg, " " + format(high));
+}
+
+// Points [x, y, colour, name]: colour, if it is known, from dark blue to yellow.
+function scatter(title, points, o) {
+  const W = room(o.width || 960), H = o.height || 320, L = 60, R = 8, T = 8, B = 34;
+  const figure = make("figure", { class: "card", "data-chart": title }, make("h2", {}, title));
+  const fit = points.filter(([x, y]) => known(x) && known(y) && (!o.logx || x > 0) && (!o.logy || y > 0));
+  if (fit.length === 0) return (figure.append(make("p", { class: "soft" }, "no run has both fields")), figure);
+  const range = (k) => fit.reduce(([a, b], p) => (known(p[k]) ? [Math.min(a, p[k]), Math.max(b, p[k])] : [a, b]), [Infinity, -Infinity]);
+  const axis = (k, log) => (log ? decades(...range(k)) : scale(...range(k), 5, 10)), X = axis(0, o.logx), Y = axis(1, o.logy), [c0, c1] = range(2);
+  const on = (A, v) => (A.log ? Math.log10(v / A.low) / Math.log10(A.high / A.low) : (v - A.low) / (A.high - A.low));
+  const px = (x) => L + 6 + (W - L - R - 12) * on(X, x), py = (y) => T + (H - T - B) * (1 - on(Y, y));
+  const svg = draw("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title });
+  for (const y of Y.ticks) svg.append(draw("line", { class: "axis", x1: L, x2: W - R, y1: py(y), y2: py(y) }), draw("text", { x: L - 5, y: py(y) + 4, "text-anchor": "end" }, precise(y)));
+  for (const x of X.ticks) svg.append(draw("text", { x: px(x), y: H - B + 14, "text-anchor": "middle" }, precise(x)));
+  svg.append(draw("text", { x: W - R, y: H - 4, "text-anchor": "end" }, o.xname));
+  for (const [x, y, colour, name] of fit) {
+    const dot = draw("circle", { cx: px(x).toFixed(1), cy: py(y).toFixed(1), r: 4, class: "dot", fill: known(colour) ? shade_of(colour, c0, c1) : "gray" });
+    dot.append(draw("title", {}, `${name || ""}: ${o.xname} ${precise(x)}, ${o.yname} ${precise(y)}${known(colour) ? `, ${o.colour} ${precise(colour)}` : ""}`));
+    svg.append(dot);
+  }
+  figure.append(svg);
+  if (known(c0)) figure.append(make("div", { class: "row" }, make("span", { class: "soft" }, o.colour), shades(c0, c1, precise)));
+  figure.append(folded("Show data", () => rows_table(null, ["run", o.xname, o.yname, ...(o.colour ? [o.colour] : [])], fit.slice(0, 100).map(([x, y, colour, name]) => [name, precise(x), precise(y), ...(o.colour ? [precise(colour)] : [])]), [1, 2, 3])));
+  return figure;
+}
+
+// A map of shades, for more cells than numbers fit: columns [[label, [value, ...]], ...] from left to right, rows from the
+// bottom up. A cell's numbers are read by pointer or by arrow keys.
+function heat_map(title, columns, row_names, o) {
+  const W = room(o.width || 960), L = o.left || 64, B = 18, T = 4, cell_w = (W - L - 4) / Math.max(columns.length, 1), cell_h = o.square ? Math.max(5, Math.min(14, cell_w)) : 14, H = T + B + row_names.length * cell_h;
+  const figure = make("figure", { class: "card", "data-chart": title }, make("h2", {}, title));
+  const low = o.low ?? 0, high = Math.max(1e-12, ...columns.flatMap(([, values]) => values.filter(known)));
+  const svg = draw("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title + ": arrow keys read cells", tabindex: "0" }), paths = CIVIDIS.map(() => "");
+  const y_of = (i) => (o.down ? T + i * cell_h : H - B - (i + 1) * cell_h);
+  columns.forEach(([, values], c) => values.forEach((value, r) => {
+    if (known(value) && value > 0) paths[CIVIDIS.indexOf(shade_of(value, low, high))] += `M${(L + c * cell_w).toFixed(1)} ${y_of(r).toFixed(1)}h${cell_w.toFixed(1)}v${cell_h.toFixed(1)}h-${cell_w.toFixed(1)}z`;
+  }));
+  paths.forEach((d, i) => { if (d) svg.append(draw("path", { d, fill: CIVIDIS[i], stroke: "none" })); });
+  const every = Math.ceil(12 / cell_h);
+  row_names.forEach((name, r) => { if (r % every === 0) svg.append(draw("text", { x: L - 4, y: y_of(r) + Math.min(cell_h, 10), "text-anchor": "end" }, name.length > 10 ? name.slice(0, 9) + "…" : name)); });
+  if (columns.length > 0) svg.append(draw("text", { x: L, y: H - 4 }, columns[0][0]), draw("text", { x: W - 4, y: H - 4, "text-anchor": "end" }, columns[columns.length - 1][0]));
+  const cursor = draw("rect", { class: "cursor", width: cell_w, height: cell_h, x: -99, y: -99 }), status = make("p", { class: "soft", role: "status" }, "point at a cell, or move by the arrow keys");
+  let c = 0, r = 0;
+  const tell_cell = () => {
+    c = Math.max(0, Math.min(columns.length - 1, c)); r = Math.max(0, Math.min(row_names.length - 1, r));
+    cursor.setAttribute("x", L + c * cell_w); cursor.setAttribute("y", y_of(r));
+    status.textContent = o.cell(columns[c][0], row_names[r], columns[c][1][r]);
+  };
+  svg.append(cursor);
+  svg.addEventListener("pointermove", (e) => {
+    const box = svg.getBoundingClientRect(), x = (e.clientX - box.left) * W / box.width, y = (e.clientY - box.top) * H / box.height;
+    c = Math.floor((x - L) / cell_w); r = o.down ? Math.floor((y - T) / cell_h) : Math.floor((H - B - y) / cell_h);
+    tell_cell();
+  });
+  svg.addEventListener("keydown", (e) => {
+    const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, o.down ? -1 : 1], ArrowDown: [0, o.down ? 1 : -1] }[e.key];
+    if (!step) return;
+    c += step[0]; r += step[1];
+    e.preventDefault();
+    tell_cell();
+  });
+  figure.append(svg, status, make("div", { class: "row" }, shades(low, high, o.format)));
+  return figure;
+}
+
+const MANY = 16; // rows or columns whose numbers still fit
+
+// The same of many nodes: a map, and the greatest cells as a table.
+function heat_of_many(title, heads, rows, format) {
+  const cells = rows.flatMap((r) => r.values.map((v, i) => [r.name, heads[i], v])).filter(([, , v]) => known(v) && v > 0).sort((a, b) => b[2] - a[2]);
+  const map = heat_map(title, heads.map((head, i) => [head, rows.map((r) => r.values[i])]), rows.map((r) => r.name), { format, square: true, down: true,
+    cell: (column, row, value) => `${row}, ${column}: ${format(value ?? null) || "–"}` });
+  map.append(folded(`The ${Math.min(20, cells.length)} greatest of ${cells.length}`, () => rows_table(null, ["row", "column", "value"], cells.slice(0, 20).map(([row, column, v]) => [row, column, format(v)]), [2]), true));
+  return map;
 }
 
 // A table whose cells are shaded by their size.
 function heat(title, heads, rows, format) {
+  if (heads.length > MANY || rows.length > MANY) return heat_of_many(title, heads, rows, format);
   const most = Math.max(1e-12, ...rows.flatMap((r) => r.values.filter(known)));
   const body = rows.map((r) => make("tr", {}, make("th", { scope: "row" }, r.name), ...r.values.map((v) => {
     const td = make("td", { class: "h" }, format(v));
@@ -395,6 +536,9 @@ function states_of(nodes) {
 
 const word_of = (node) => (node.up ? (node.bare ? (node.name.startsWith("driver") ? "driver" : "controller") : "up") : node.state === "up" ? "silent" : node.state);
 
+const may_operate = () => !model.me || model.me.right !== "read";
+const without_right = (what) => make("p", { class: "soft" }, `${what} requires the right operate, and this token has read.`);
+
 const panels = [];
 const panel = (name, body) => panels.push({ name, body });
 
@@ -412,24 +556,42 @@ panel("Cluster", (state) => {
       rows_table("Latest events", ["time", "kind", "node", "event"], event_rows(list(state.events).slice(-8).reverse())))];
 });
 
+const OWNERS = ["tables", "mail", "links", "process"];
+
+// Memory over time, by table and what else holds it.
+function memory_chart() {
+  const samples = model.samples.filter((s) => s.t !== null && Array.isArray(s.owners)), names = [...new Set(samples.flatMap((s) => s.owners.map(([name]) => name)))].sort((a, b) => (b === "processes") - (a === "processes"));
+  return areas("Resident memory by owner, all nodes", names.map((name) => ({ name, points: samples.map((s) => [s.t, (s.owners.find(([n]) => n === name) || [])[1] || 0]) })), { format: bytes, height: 220 });
+}
+
+function owners_chart(nodes) {
+  const rows = nodes.filter((n) => list(n.owners).length > 0), most = Math.max(1, ...rows.map((n) => n.owners.reduce((a, b) => a + b, 0)));
+  if (rows.length === 0) return null;
+  return stacked("Resident memory by owner, each node", OWNERS, rows.map((n) => ({ name: n.name, parts: n.owners.map((v) => v / most), texts: n.owners.map(bytes) })), "node");
+}
+
+const node_cells = (n) => ({ down: !n.up && !n.left, cells: [n.name, { text: word_of(n), class: n.up ? "good" : n.left ? "soft" : "bad" }, n.workers,
+  bytes(n.rss), n.memory ? `${share(n.memory.used / n.memory.cap)}, ${n.memory.tier}` : "no cap", known(n.cpu) ? share(n.cpu) : "–",
+  n.store_busy === undefined ? "–" : share(n.store_busy), count(n.mail), count(n.handled), n.busiest ? `${n.busiest} ${share(n.busy)}` : "–"] });
+
 panel("Nodes", (state) => {
-  const nodes = list(state.nodes), names = nodes.filter((n) => n.up).map((n) => n.name), cpu = new Map();
+  const nodes = list(state.nodes), names = nodes.filter((n) => n.up).map((n) => n.name), cpu = new Map(), departed = nodes.filter((n) => n.left);
   for (const sample of model.samples) {
     for (const [name, value] of list(sample.cpu)) {
       if (!cpu.has(name)) cpu.set(name, []);
       cpu.get(name).push([sample.t, value]);
     }
   }
-  const rows = nodes.map((n) => ({ down: !n.up && !n.left, cells: [n.name, { text: word_of(n), class: n.up ? "good" : n.left ? "soft" : "bad" }, n.workers,
-    bytes(n.rss), n.memory ? `${share(n.memory.used / n.memory.cap)}, ${n.memory.tier}` : "no cap", known(n.cpu) ? share(n.cpu) : "–",
-    n.store_busy === undefined ? "–" : share(n.store_busy), count(n.mail), count(n.handled), n.busiest ? `${n.busiest} ${share(n.busy)}` : "–"] }));
+  const heads = ["node", "state", "workers", "memory", "of cap", "processor", "store busy", "mail", "messages/s", "busiest"];
+  const busiest = [...cpu].sort(([, a], [, b]) => b[b.length - 1][1] - a[a.length - 1][1]);
   const linked = nodes.filter((n) => list(n.links).length > 0);
-  const cell = (node, peer, key) => { const l = list(node.links).find((link) => link.peer === peer); return l ? l[key] : null; };
-  return [make("div", { class: "card" }, make("h2", {}, "Nodes"), rows_table("Nodes", ["node", "state", "workers", "memory", "of cap", "processor",
-    "store busy", "mail", "messages/s", "busiest"], rows, [2, 3, 5, 6, 7, 8])),
-    make("div", { class: "grid" }, lines("CPU usage (% of one core)", [...cpu].slice(0, 24).map(([name, points]) => ({ name, points })), { format: share, named: true })),
-    heat("Network traffic between nodes (B/s, row = sender)", names, linked.map((n) => ({ name: n.name, values: names.map((p) => cell(n, p, "sent")) })), (v) => (v === null ? "" : bytes(v))),
-    heat("Round-trip time (row = sender)", names, linked.map((n) => ({ name: n.name, values: names.map((p) => cell(n, p, "round_trip_s")) })), (v) => (known(v) ? seconds(v) : ""))];
+  const row_of = (node, key) => { const by_peer = new Map(list(node.links).map((l) => [l.peer, l[key]])); return { name: node.name, values: names.map((p) => by_peer.get(p) ?? null) }; };
+  return [make("div", { class: "card" }, make("h2", {}, "Nodes"), rows_table("Nodes", heads, nodes.filter((n) => !n.left).map(node_cells), [2, 3, 5, 6, 7, 8]),
+    departed.length > 0 ? folded(`${departed.length} departed`, () => rows_table("Departed nodes", heads, departed.map(node_cells), [2, 3, 5, 6, 7, 8])) : null),
+    make("div", { class: "grid" }, lines(busiest.length > 12 ? "CPU usage of the 12 busiest nodes (% of one core)" : "CPU usage (% of one core)", busiest.slice(0, 12).map(([name, points]) => ({ name, points })), { format: share, named: true })),
+    memory_chart(), owners_chart(nodes),
+    heat("Network traffic between nodes (B/s, row = sender)", names, linked.map((n) => row_of(n, "sent")), (v) => (v === null ? "" : bytes(v))),
+    heat("Round-trip time (row = sender)", names, linked.map((n) => row_of(n, "round_trip_s")), (v) => (known(v) ? seconds(v) : ""))].filter(Boolean);
 });
 
 panel("Tables", (state) => {
@@ -442,9 +604,23 @@ panel("Tables", (state) => {
       bytes(t.wire), count(t.moves), { text: count(t.not_finite), class: t.not_finite > 0 ? "bad" : "" }]), [1, 2, 3, 4, 5, 6, 7, 8])),
     heat("Rows by node", nodes, tables.map((t) => ({ name: t.name, values: nodes.map((n) => (list(t.parts).find((p) => p.node === n) || {}).rows ?? null) })), (v) => (v === null ? "" : count(v))),
     heat("Remote keys (keys/s)", nodes, tables.map((t) => ({ name: t.name, values: nodes.map((n) => (list(t.parts).find((p) => p.node === n) || {}).far ?? null) })), (v) => (v === null ? "" : count(v))),
-    make("div", { class: "card" }, make("h2", {}, "Hottest keys"), rows_table("Hottest keys", ["table", "key", "share of accesses", "used on"],
-      tables.flatMap((t) => list(t.hot).map((h) => [t.name, h.key, share(h.share), list(h.users).join(", ")])), [1, 2]))];
+    make("div", { class: "card" }, make("h2", {}, "Hottest keys"), make("div", { class: "row" }, ...tables.slice(0, 24).map((t) => action("all of " + t.name, () => load_hottest(t.name)))),
+      hottest ? hottest_table() : rows_table("Hottest keys", ["table", "key", "share of accesses", "used on"],
+        tables.flatMap((t) => list(t.hot).map((h) => [t.name, h.key, share(h.share), list(h.users).join(", ")])), [1, 2]))];
 });
+
+let hottest = null; // {table, keys | problem}: the answer of GET /api/hottest
+
+async function load_hottest(name) {
+  try { hottest = await ask(`/api/hottest?table=${encodeURIComponent(name)}&count=100`); } catch (problem) { hottest = { table: name, problem: problem.message, keys: [] }; }
+  show();
+}
+
+function hottest_table() {
+  return make("div", { id: "hottest" }, make("div", { class: "row" }, make("strong", {}, `${hottest.table}: ${list(hottest.keys).length} hottest keys of ${count(hottest.accesses)} accesses`), action("again", () => load_hottest(hottest.table)), action("close", () => { hottest = null; show(); })),
+    hottest.problem ? make("p", { class: "warn" }, hottest.problem) : null, rows_table("Hottest keys", ["key", "share", "reads", "writes", "used on (reads, writes)"],
+      list(hottest.keys).map((k) => [k.key, share(k.share), count(k.reads), count(k.writes), list(k.users).map((u) => `${u.node} (${count(u.reads)}, ${count(u.writes)})`).join(", ")]), [0, 1, 2, 3]));
+}
 
 const PARTS = ["working", "barrier", "chunk", "driver", "report", "messages and other"];
 
@@ -461,19 +637,87 @@ panel("Workers", (state) => {
     stacked(`${run.name}: worker time by activity`, PARTS, run.workers.map((w) => ({ name: `${w.rank} on ${w.node}`,
       parts: [w.work, w.waits.barrier, w.waits.chunk, w.waits.driver, w.waits.report, w.rest] }))),
     ...split_of(state, run),
-    make("div", { class: "card" }, make("h2", {}, `Workers of ${run.name}`), rows_table(`Workers of ${run.name}`, ["worker", "node", "state", "reports"],
-      run.workers.map((w) => [w.rank, w.node, w.state, count(w.reports)]), [0, 3]))]);
+    make("div", { class: "card" }, make("div", { class: "row" }, make("h2", {}, `Workers of ${run.name}`), stack_button(run.name, "stacks of all workers")), rows_table(`Workers of ${run.name}`, ["worker", "node", "state", "reports", "now"],
+      run.workers.map((w) => [w.rank, w.node, w.state, count(w.reports), stack_button(`${run.name}/${w.rank}`)]), [0, 3])), ...stack_card()]);
 });
+
+/* ---- looking inside ---- */
+
+let looked = null; // {of, at, stacks | problem}: the answer of GET /api/stack
+
+async function load_stack(name) {
+  looked = { of: name, waiting: true, stacks: [] };
+  show();
+  try { looked = await ask("/api/stack?of=" + encodeURIComponent(name)); } catch (problem) { looked = { of: name, problem: problem.message, stacks: [] }; }
+  show();
+  const card = document.getElementById("stack");
+  if (card) card.scrollIntoView({ block: "nearest" });
+}
+
+function stack_button(name, label) {
+  const button = make("button", { type: "button", "aria-label": "stack of " + name }, label || "stack");
+  button.addEventListener("click", () => load_stack(name));
+  return button;
+}
+
+const stack_text = () => list(looked.stacks).map((s) => s.title + "\n" + s.text).join("\n\n");
+
+function stack_card() {
+  if (!looked) return [];
+  return [make("div", { class: "card", id: "stack" }, make("div", { class: "row" }, make("h2", {}, `Stack of ${looked.of}`), make("span", { class: "soft" }, looked.waiting ? "asking the nodes" : clock(looked.at)),
+    action("again", () => load_stack(looked.of)), action("download", () => download("stack.txt", stack_text(), "text/plain")), action("close", () => { looked = null; show(); })),
+  looked.problem ? make("p", { class: "warn" }, looked.problem) : null,
+  ...list(looked.stacks).map((s) => make("div", {}, make("strong", {}, s.title), s.line ? make("span", { class: "soft" }, " at " + s.line) : null, make("pre", {}, s.text))))];
+}
+
+let actors = null, actors_at = 0, actor_filter = "";
+const actor_order = { by: "busy", down: true };
+
+async function load_actors() {
+  if (Date.now() - actors_at < 5000) return;
+  actors_at = Date.now();
+  try {
+    const answer = await ask("/api/actors"), before = new Map(list(actors && actors.actors).map((a) => [a.node + a.address, a]));
+    for (const a of answer.actors) {
+      const old = before.get(a.node + a.address);
+      a.busy = old && actors_at > actors.at ? Math.max(0, a.busy_s - old.busy_s) / ((actors_at - actors.at) / 1000) : null;
+    }
+    actors = { ...answer, at: actors_at };
+  } catch (problem) { actors = { actors: [], problem: problem.message, at: actors_at }; }
+  if (current().name === "Actors") show();
+}
+
+const ACTORS_SHOWN = 200;
+const actor_names = ["node", "name", "type", "address", "mail", "messages", "busy", "waits_for"];
+
+function actor_rows() {
+  const words = actor_filter.toLowerCase().split(/\s+/).filter(Boolean), { by, down } = actor_order;
+  const fit = list(actors.actors).filter((a) => words.every((w) => [a.node, a.name, a.type, a.address, a.waits_for].join(" ").toLowerCase().includes(w)));
+  const before = (x, y) => (typeof x === "number" && typeof y === "number" ? x - y : String(x ?? "").localeCompare(String(y ?? "")));
+  return fit.sort((a, b) => (down ? -1 : 1) * before(a[by], b[by]) || before(a.address, b.address));
+}
+
+function actors_panel() {
+  load_actors();
+  if (!actors) return [make("p", { class: "soft" }, "Asking the nodes.")];
+  const rows = actor_rows(), order = { ...actor_order, names: [...actor_names, null], set: (name) => { actor_order.down = actor_order.by === name ? !actor_order.down : typeof (rows[0] || {})[name] === "number"; actor_order.by = name; show(); } };
+  return [...stack_card(), make("div", { class: "card" }, make("h2", {}, "Actors"), actors.problem ? make("p", { class: "warn" }, actors.problem) : null,
+    make("div", { class: "row" }, typed("filter", "actor-filter", actor_filter, (value) => { actor_filter = value; show(); }), make("span", { class: "soft" }, `${Math.min(rows.length, ACTORS_SHOWN)} of ${actors.all ?? rows.length} actors; a stack is the console's stack("NODE/NAME")`)),
+    rows_table("Actors", ["node", "name", "type", "address", "mail", "messages", "busy", "waits for", "now"], rows.slice(0, ACTORS_SHOWN).map((a) => [a.node, a.name || "", a.type, a.address, count(a.mail), count(a.messages), known(a.busy) ? share(a.busy) : "–",
+      a.waits_for ? `${a.waits_for}${known(a.waits_s) ? ", " + seconds(a.waits_s) : ""}` : "", stack_button(a.address)]), [4, 5, 6], order))];
+}
 
 let by_time = false, saved = null, saved_at = 0;
 const compared = new Map(); // id -> {name, curves} of saved runs that are drawn beside those that go on
 
 let filter = "";
 
+const run_order = { by: "", down: false };
+
 async function load_saved(now) {
   if (!now && Date.now() - saved_at < 5000) return;
   saved_at = Date.now();
-  try { saved = await ask("/api/runs?filter=" + encodeURIComponent(filter)); } catch (problem) { saved = { runs: [], problem: problem.message }; }
+  try { saved = await ask(`/api/runs?filter=${encodeURIComponent(filter)}&sort=${encodeURIComponent(run_order.by)}${run_order.down ? "&descending=1" : ""}`); } catch (problem) { saved = { runs: [], problem: problem.message }; }
   show();
 }
 
@@ -484,6 +728,8 @@ async function compare(run, on) {
     catch (problem) { saved.problem = problem.message; }
   }
   load_curve();
+  load_bins();
+  if (plot && plot_view.reports) load_plot();
   show();
 }
 
@@ -594,18 +840,71 @@ function log_button(id) {
 function saved_runs() {
   load_saved();
   if (!saved) return make("p", { class: "soft" }, "Reading the runs of this directory.");
-  const rows = list(saved.runs).slice().reverse().map((r) => {
+  const runs = run_order.by ? list(saved.runs) : list(saved.runs).slice().reverse(), columns = param_columns(runs);
+  const rows = runs.map((r) => {
     const box = make("input", { type: "checkbox", "aria-label": "draw " + r.id, checked: compared.has(r.id) ? "" : null });
     box.addEventListener("change", () => compare(r, box.checked));
     const failed = r.state === "failed" || r.state === "lost";
-    return [box, log_button(r.id), r.id, r.name || r.job || "", { text: failed && r.why ? `${r.state}: ${r.why}` : r.state, class: failed ? "bad" : "" }, r.user || "", r.tags || "", r.params || "", known(r.started_at) ? new Date(r.started_at * 1000).toLocaleString("en-GB") : "",
-      seconds(r.took_s), count(r.reports), count(r.loss), count(r.rate), [r.script, r.args].filter(Boolean).join(" "), [failed ? "" : r.why, r.note].filter(Boolean).join("; ")];
+    return [box, log_button(r.id), r.id, r.name || r.job || "", { text: failed && r.why ? `${r.state}: ${r.why}` : r.state, class: failed ? "bad" : "" }, r.user || "", r.tags || "",
+      ...columns.map((name) => { const v = (r.values || {})[name]; return known(v) ? String(v) : v === undefined ? "" : v; }),
+      count(r.loss), count(r.reports), count(r.rate), known(r.started_at) ? new Date(r.started_at * 1000).toLocaleString("en-GB") : "", seconds(r.took_s), [r.script, r.args].filter(Boolean).join(" "), [failed ? "" : r.why, r.note].filter(Boolean).join("; ")];
   });
-  return make("div", { class: "card" }, make("h2", {}, `Runs in ${saved.directory || ".tide/runs"}, newest first (check to draw)`), saved.problem ? make("p", { class: "warn" }, saved.problem) : null,
-    make("div", { class: "row" }, typed("filter", "run-filter", filter, (value) => { filter = value; load_saved(true); }),
-      make("span", { class: "soft" }, `${saved.fit ?? rows.length} of ${saved.all ?? rows.length} runs`)),
-    rows_table("Saved runs", ["draw", "log", "id", "run", "state", "person", "tags", "params", "started", "duration", "reports", "loss", "examples/s", "script", "note"], rows, [9, 10, 11, 12]),
+  const n = columns.length, order = { ...run_order, names: [null, null, "id", "name", "state", "person", null, ...columns, "loss", "reports", "rate", "started", "duration", "script", "note"],
+    set: (name) => { run_order.down = run_order.by === name ? !run_order.down : false; run_order.by = name; load_saved(true); } };
+  return make("div", { class: "card" }, make("h2", {}, `Runs in ${saved.directory || ".tide/runs"}${run_order.by ? "" : ", newest first"} (check to draw)`), saved.problem ? make("p", { class: "warn" }, saved.problem) : null,
+    make("div", { class: "row" }, typed("filter: words, loss<0.9, rank=64, tag=best", "run-filter", filter, (value) => { filter = value; load_saved(true); if (plot) load_plot(); }),
+      run_order.by ? action("newest first", () => { run_order.by = ""; load_saved(true); }) : null, make("span", { class: "soft" }, `${saved.fit ?? rows.length} of ${saved.all ?? rows.length} runs`)),
+    rows_table("Saved runs", ["draw", "log", "id", "run", "state", "person", "tags", ...columns, "loss", "reports", "examples/s", "started", "duration", "script", "note"], rows, [...columns.map((_, i) => 7 + i), 7 + n, 8 + n, 9 + n, 11 + n], order),
     ...run_log_card());
+}
+
+// Params that are columns: those in which the runs that are shown differ, at most ten; all where one run is shown.
+function param_columns(runs) {
+  const names = list(saved.columns).filter((name) => runs.length < 2 || new Set(runs.map((r) => (r.values || {})[name])).size > 1);
+  return names.slice(0, 10);
+}
+
+/* ---- scatter charts and histograms ---- */
+
+const plot_view = { x: "", y: "loss", colour: "", reports: false, logx: false, logy: false };
+let plot = null, bins = null, bin_field = "";
+
+async function load_plot() {
+  const of = plot_view.reports && compared.size > 0 ? `&runs=${[...compared.keys()].map(encodeURIComponent).join(",")}` : `&filter=${encodeURIComponent(filter)}`;
+  try { plot = await ask(`/api/scatter?x=${encodeURIComponent(plot_view.x)}&y=${encodeURIComponent(plot_view.y)}&colour=${encodeURIComponent(plot_view.colour)}${of}`); } catch (problem) { plot = { problem: problem.message, points: [], fields: [] }; }
+  if (!plot_view.x && list(plot.fields).length > 0) {
+    plot_view.x = plot.fields.find((f) => f !== plot_view.y) || plot.fields[0];
+    return load_plot();
+  }
+  return show();
+}
+
+function plot_card() {
+  if (!plot) return make("div", { class: "row" }, action("scatter chart of these runs", load_plot));
+  const fields = [...new Set([plot_view.x, plot_view.y, ...list(plot.fields)])].filter(Boolean).map((f) => [f, f]), set = (key) => (value) => { plot_view[key] = value; load_plot(); };
+  const redraw = (key) => (value) => { plot_view[key] = value; show(); };
+  const chart = scatter(`${plot_view.y} over ${plot_view.x}`, list(plot.points), { xname: plot_view.x, yname: plot_view.y, colour: plot_view.colour, logx: plot_view.logx, logy: plot_view.logy });
+  return make("div", { id: "scatter" }, make("div", { class: "row" }, choice("x", plot_view.x, fields, set("x")), choice("y", plot_view.y, fields, set("y")), choice("colour", plot_view.colour, [["", "none"], ...fields], set("colour")),
+    choice("a point is", plot_view.reports ? "report" : "run", [["run", "a run of the list below"], ["report", "a report of the checked runs"]], (value) => set("reports")(value === "report")),
+    check("log y", plot_view.logy, redraw("logy")), check("log x", plot_view.logx, redraw("logx")), action("SVG", () => download("scatter.svg", picture_of(chart.querySelector("svg")), "image/svg+xml")), action("close", () => { plot = null; show(); })),
+  plot.problem ? make("p", { class: "warn" }, plot.problem) : null, chart);
+}
+
+async function load_bins() {
+  const id = [...compared.keys()][0];
+  bins = null;
+  if (id) {
+    try { bins = await ask(`/api/histogram?runs=${encodeURIComponent(id)}&field=${encodeURIComponent(bin_field)}`); } catch (problem) { bins = { problem: problem.message, fields: [], bins: [], columns: [] }; }
+  }
+  show();
+}
+
+// Bin b counts magnitudes from 4^b to below 4^(b+1).
+function bins_card() {
+  if (!bins || list(bins.fields).length === 0) return null;
+  const names = bins.bins.map((b) => "≥ " + precise(4 ** b));
+  return make("div", { id: "histogram" }, make("div", { class: "row" }, choice("histogram of", bins.field, bins.fields.map((f) => [f, f]), (value) => { bin_field = value; load_bins(); })),
+    heat_map(`${bins.field} of ${bins.run}: magnitudes by report`, bins.columns.map(([n, counts]) => ["report " + n, counts]), names, { format: share, cell: (column, row, value) => `${column}, ${row}: ${share(value)}` }));
 }
 
 function saved_series() {
@@ -634,7 +933,7 @@ panel("Runs", (state) => {
     ...runs.filter((r) => list(r.layers).length > 0).map((r) => make("div", { class: "card" }, make("h2", {}, `Layers of ${r.name}`),
       rows_table(`Layers of ${r.name}`, ["layer", "of", "mean", "standard deviation", "largest", "zeros", "not finite"],
         r.layers.map(([layer, of, mean, std, max, zeros, bad]) => [layer, of, precise(mean), precise(std), precise(max), share(zeros), bad > 0 ? { text: count(bad), class: "bad" } : "0"]), [2, 3, 4, 5, 6]))),
-    make("div", { class: "row" }, button), loss_chart(true), ...[curve_chart()].filter(Boolean), saved_runs(),
+    make("div", { class: "row" }, button), loss_chart(true), ...[curve_chart(), bins_card(), plot_card()].filter(Boolean), saved_runs(),
     lines("Throughput by run (examples/s)", [...rates].slice(0, 24).map(([name, points]) => ({ name, points })), { format: count, named: true, width: 960, height: 200 })];
 });
 
@@ -679,6 +978,7 @@ async function replay(name) {
 }
 
 function replay_form(run) {
+  if (!may_operate()) return without_right("A replay");
   const select = make("select", { id: "replay-policy" }, make("option", { value: "" }, "the recorded ones"),
     ...model.shipped.map((name) => make("option", { value: name, selected: name === replay_policy ? "" : null }, name)));
   select.addEventListener("change", () => { replay_policy = select.value; });
@@ -759,6 +1059,7 @@ async function record() {
 }
 
 function trace_card() {
+  if (!may_operate()) return without_right("Recording a trace");
   const go = make("button", { type: "button", id: "trace-go" }, `record ${TRACE_S} s`);
   go.addEventListener("click", record);
   return make("div", { class: "card" }, make("h2", {}, "Trace"), make("div", { class: "row" }, go,
@@ -777,6 +1078,8 @@ panel("Log", () => {
       lines.map((l) => [clock(l.time), { text: l.level, class: l.level === "error" ? "bad" : l.level === "warn" ? "warn" : "" }, l.node, l.text])))].filter(Boolean);
 });
 
+panel("Actors", actors_panel);
+
 /* ---- showing ---- */
 
 let at = 0;
@@ -793,7 +1096,8 @@ function show() {
   document.getElementById("cluster").textContent = state.cluster;
   document.title = "Tide " + state.cluster;
   const down = list(state.nodes).filter((n) => !n.up && !n.left).length;
-  say(`${clock(state.time)}: ${list(state.nodes).length} members${down ? `, ${down} down` : ""}, ${list(state.runs).length} ${list(state.runs).length === 1 ? "run" : "runs"}`, Boolean(state.problem));
+  const me = model.me && (model.me.person || model.me.right !== "admin") ? `, ${[model.me.person, "right " + model.me.right].filter(Boolean).join(", ")}` : "";
+  say(`${clock(state.time)}: ${list(state.nodes).length} members${down ? `, ${down} down` : ""}, ${list(state.runs).length} ${list(state.runs).length === 1 ? "run" : "runs"}${me}`, Boolean(state.problem));
   tell(state.problem ? "The cluster does not answer: " + state.problem : "");
   const node = document.getElementById("panel");
   if (!node || busy_inside(node)) return;
@@ -847,6 +1151,7 @@ function start() {
     if (e.ctrlKey || e.altKey || e.metaKey || /^(INPUT|SELECT|TEXTAREA)$/.test(e.target.tagName) && e.target.type !== "checkbox") return;
     if (e.key >= "1" && e.key <= String(panels.length)) choose(Number(e.key) - 1, true);
     else if (e.key === "t") turn();
+    else if (e.key === "/") { const input = document.querySelector("#panel input[type=text]"); if (input) { e.preventDefault(); input.focus(); } }
     else if (e.target.getAttribute && e.target.getAttribute("role") === "tab" && e.key === "ArrowRight") choose(at + 1, true);
     else if (e.target.getAttribute && e.target.getAttribute("role") === "tab" && e.key === "ArrowLeft") choose(at - 1, true);
   });
