@@ -260,9 +260,14 @@ function saved.curve(_, query)
   local curves, names, mean = {}, {}, nil
   local lines = {"run,name," .. x .. "," .. csv.cell(field)}
   for i, run in ipairs(list) do
-    local reports <const> = history.columns(run, {"n", "time", "elapsed_s", "examples", field, field .. "_n",
-      (field:gsub("loss$", "examples"))})
-    for _, name in ipairs(history.names(history.edges(run))) do names[name] = true end
+    local own, wanted, marked <const> = {}, {x, field}, #history.events(run) > 0
+    for _, name in ipairs(history.names(history.edges(run))) do own[name], names[name] = true, true end
+    if own[field .. "_n"] then wanted[#wanted + 1] = field .. "_n" end
+    local part <const> = field:match "^(.*)loss$"
+    if part and part ~= "" then wanted[#wanted + 1] = part .. "examples" end
+    if part or marked then wanted[#wanted + 1] = "examples" end
+    if marked then wanted[#wanted + 1] = "time" end
+    local reports <const> = history.columns(run, wanted)
     local newest <const> = reports[#reports]
     mean = mean or newest and newest[field] and report_of.count_of(newest, field) and true
     local all <const> = fields.format == "csv"

@@ -230,10 +230,17 @@ async function fetch_text(path) {
   return answer.text();
 }
 
-// Pixels that a chart of this width has: on a narrow screen it is drawn narrower, not smaller.
+// Pixels that a chart of this width has: a wide one fills its card, and on a narrow screen each is drawn narrower, not
+// smaller, so that its letters stay as they are.
 function room(wish) {
   const width = document.getElementById("panels").clientWidth - 58;
-  return width > 0 ? Math.max(240, Math.min(wish, width)) : wish;
+  return width > 0 ? Math.max(240, wish >= 900 ? width : Math.min(wish, width)) : wish;
+}
+
+// The same of a chart in a cell of a grid (style.css).
+function cell_room() {
+  const whole = document.getElementById("panels").clientWidth - 32, cells = innerWidth <= 820 ? 1 : Math.max(1, Math.floor((whole + 11) / 351));
+  return whole > 0 ? Math.max(240, (whole - 11 * (cells - 1)) / cells - 28) : 480;
 }
 
 function key_list(names, sign_of) {
@@ -255,7 +262,7 @@ function marks_list(marks, format) {
 
 // Series: [{name, points: [[x, y], ...]}]; y that is not known breaks the line.
 function lines(title, series, o) {
-  const W = room(o.width || 480), H = o.height || 150, L = 56, R = 8, T = 8, B = 20;
+  const W = o.width ? room(o.width) : cell_room(), H = o.height || 150, L = 56, R = 8, T = 8, B = 20;
   let x0 = Infinity, x1 = -Infinity, y0 = o.zero === false ? Infinity : 0, y1 = -Infinity;
   for (const { points } of series) {
     for (const [x, y] of points) {
@@ -354,7 +361,7 @@ function rows_table(caption, heads, rows, right, order) {
     else td.append(value === undefined || value === null ? "–" : String(value));
     return td;
   };
-  return make("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption || "table" }, make("table", {},
+  return make("div", { class: rows.length > 24 ? "wide tall" : "wide", tabindex: "0", role: "region", "aria-label": caption || "table" }, make("table", {},
     make("thead", {}, make("tr", {}, ...heads.map(head_of))),
     make("tbody", {}, ...(rows.length > 0 ? rows.map((row) => make("tr", { class: row.down ? "down" : null }, ...list(row.cells || row).map(cell)))
       : [make("tr", {}, make("td", { colspan: heads.length, class: "soft" }, "none"))]))));
@@ -412,7 +419,7 @@ const shade_of = (value, low, high) => CIVIDIS[Math.max(0, Math.min(10, Math.rou
 function shades(low, high, format) {
   const svg = draw("svg", { viewBox: "0 0 110 10", class: "shades", "aria-hidden": "true" });
   CIVIDIS.forEach((fill, i) => svg.append(draw("rect", { x: 10 * i, y: 0, width: 10, height: 10, fill })));
-  return make("p", { class: "soft" }, format(low) + " ", svg, " " + format(high));
+  return make("span", { class: "soft" }, format(low) + " ", svg, " " + format(high));
 }
 
 // Points [x, y, colour, name]: colour, if it is known, from dark blue to yellow.
@@ -455,7 +462,7 @@ function heat_map(title, columns, row_names, o) {
   const every = Math.ceil(12 / cell_h);
   row_names.forEach((name, r) => { if (r % every === 0) svg.append(draw("text", { x: L - 4, y: y_of(r) + Math.min(cell_h, 10), "text-anchor": "end" }, name.length > 10 ? name.slice(0, 9) + "…" : name)); });
   if (columns.length > 0) svg.append(draw("text", { x: L, y: H - 4 }, columns[0][0]), draw("text", { x: W - 4, y: H - 4, "text-anchor": "end" }, columns[columns.length - 1][0]));
-  const cursor = draw("rect", { class: "cursor", width: cell_w, height: cell_h, x: -99, y: -99 }), status = make("p", { class: "soft", role: "status" }, "point at a cell, or move by the arrow keys");
+  const cursor = draw("rect", { class: "cursor", width: cell_w, height: cell_h, x: -99, y: -99 }), status = make("span", { class: "soft", role: "status" }, "point at a cell, or move by the arrow keys");
   let c = 0, r = 0;
   const tell_cell = () => {
     c = Math.max(0, Math.min(columns.length - 1, c)); r = Math.max(0, Math.min(row_names.length - 1, r));
@@ -475,7 +482,7 @@ function heat_map(title, columns, row_names, o) {
     e.preventDefault();
     tell_cell();
   });
-  figure.append(svg, status, make("div", { class: "row" }, shades(low, high, o.format)));
+  figure.append(svg, make("div", { class: "row" }, shades(low, high, o.format), status));
   return figure;
 }
 
@@ -486,7 +493,7 @@ function heat_of_many(title, heads, rows, format) {
   const cells = rows.flatMap((r) => r.values.map((v, i) => [r.name, heads[i], v])).filter(([, , v]) => known(v) && v > 0).sort((a, b) => b[2] - a[2]);
   const map = heat_map(title, heads.map((head, i) => [head, rows.map((r) => r.values[i])]), rows.map((r) => r.name), { format, square: true, down: true,
     cell: (column, row, value) => `${row}, ${column}: ${format(value ?? null) || "–"}` });
-  map.append(folded(`The ${Math.min(20, cells.length)} greatest of ${cells.length}`, () => rows_table(null, ["row", "column", "value"], cells.slice(0, 20).map(([row, column, v]) => [row, column, format(v)]), [2]), true));
+  map.append(folded(`The ${Math.min(20, cells.length)} greatest of ${cells.length}`, () => rows_table(null, ["row", "column", "value"], cells.slice(0, 20).map(([row, column, v]) => [row, column, format(v)]), [2])));
   return map;
 }
 
@@ -597,7 +604,7 @@ panel("Nodes", (state) => {
 panel("Tables", (state) => {
   const tables = list(state.tables);
   if (tables.length === 0) return [make("p", { class: "soft" }, "No tables.")];
-  const nodes = list(state.nodes).filter((n) => !n.bare).map((n) => n.name);
+  const nodes = list(state.nodes).filter((n) => !n.bare && !n.left).map((n) => n.name);
   const near = (t) => { const a = t.pulls_local + t.pushes_local, b = a + t.pulls_remote + t.pushes_remote; return b > 0 ? a / b : null; };
   return [make("div", { class: "card" }, make("h2", {}, "Tables"), rows_table("Tables", ["table", "rows", "memory", "pulls/s", "pushes/s", "local", "sent/s", "moves/s", "not finite/s"],
     tables.map((t) => [t.name, count(t.rows), bytes(t.bytes), count(t.pulls_local + t.pulls_remote), count(t.pushes_local + t.pushes_remote), share(near(t)),
@@ -1119,6 +1126,7 @@ function choose(index, focus) {
     tab.setAttribute("aria-selected", String(i === at));
     tab.tabIndex = i === at ? 0 : -1;
     if (i === at && focus) tab.focus();
+    if (i === at) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
   });
   document.getElementById("panel").setAttribute("aria-labelledby", "tab-" + at);
   if (document.activeElement && document.activeElement.blur && !focus) document.activeElement.blur();
@@ -1128,6 +1136,7 @@ function choose(index, focus) {
 function theme(dark) {
   document.documentElement.classList.toggle("dark", dark);
   document.documentElement.style.colorScheme = dark ? "dark" : "light";
+  document.getElementById("theme").textContent = dark ? "light mode" : "dark mode";
 }
 
 function start() {
