@@ -122,9 +122,12 @@ static int core_keys_token(lua_State *L) {
 }
 
 void tide__lua_open_keys(lua_State *L) {
-    static const luaL_Reg functions[] = {{"keys_authority", core_keys_authority}, {"keys_issue", core_keys_issue},
-                                         {"keys_read", core_keys_read},           {"keys_page", core_keys_page},
+    static const luaL_Reg functions[] = {{"keys_authority", core_keys_authority},
+                                         {"keys_issue", core_keys_issue},
+                                         {"keys_read", core_keys_read},
+                                         {"keys_page", core_keys_page},
                                          {"keys_secret", core_keys_secret},
-                                         {"keys_token", core_keys_token},         {NULL, NULL}};
+                                         {"keys_token", core_keys_token},
+                                         {NULL, NULL}};
     luaL_setfuncs(L, functions, 0);
 }
