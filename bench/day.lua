@@ -1,6 +1,6 @@
--- A day of three persons on four slots, by the simulator of jobs: `tide run bench/day.lua`. Ann is greedy and submits four
--- times what she may have, Bob stops every fourth of his runs after half an hour, Cay has a high weight and one urgent run
--- an hour. Prints the table of docs/guides/shares.md. Slot hours are those in which all three wanted more.
+-- A day of three persons on four slots, by the simulator of jobs: `tide run bench/day.lua`. Ann is greedy and submits
+-- four times what she may have, Bob stops every fourth of his runs after half an hour, Cay has a high weight and one
+-- urgent run an hour. Prints the table of docs/guides/shares.md. Slot hours are those in which all three wanted more.
 local tide = require "tide"
 local HERE <const> = arg[0]:match "^(.*)/bench/" or "."
 local small = dofile(HERE .. "/tests/policy/small_trace.lua")
@@ -18,15 +18,17 @@ local function write_workload(path)
     for _, p in ipairs(PERSONS) do
       for i = 1, p.runs do
         local id <const> = ("%s-%d-%d"):format(p.name, hour, i)
-        lines[#lines + 1] = {hour * 3600 + (hour == 0 and i or rng:below(3600)), ("%s,%%d,%s,1,%d,%s,%d,%s"):format(id, p.app,
-          small.apps[p.app].start, p.name, p.urgent and i == 1 and 10 or 0, p.cancels and i % p.cancels == 0 and 1800 or "")}
+        local cancel <const> = p.cancels and i % p.cancels == 0 and 1800 or ""
+        lines[#lines + 1] = {hour * 3600 + (hour == 0 and i or rng:below(3600)), ("%s,%%d,%s,1,%d,%s,%d,%s"):format(id,
+          p.app, small.apps[p.app].start, p.name, p.urgent and i == 1 and 10 or 0, cancel)}
         count[p.name] = (count[p.name] or 0) + 1
       end
     end
   end
   table.sort(lines, function(a, b) return a[1] < b[1] or a[1] == b[1] and a[2] < b[2] end)
   for i, line in ipairs(lines) do lines[i] = line[2]:format(line[1]) end
-  small.write(path, "name,time,application,num_replicas,batch_size,user,priority,cancel\n" .. table.concat(lines, "\n") .. "\n")
+  small.write(path, "name,time,application,num_replicas,batch_size,user,priority,cancel\n"
+    .. table.concat(lines, "\n") .. "\n")
   return count
 end
 
@@ -35,8 +37,8 @@ tide.main(function()
   local submitted <const> = write_workload(folder .. "/day.csv")
   small.write(folder .. "/shares.lua",
     "return {half_life = '2h', persons = {ann = {weight = 1}, bob = {weight = 2}, cay = {weight = 5}}}")
-  local r <const> = require("tide.sim.jobs").new {profiles = folder .. "/profiles", nodes = 1, slots = SLOTS, every = 60, resize = 5,
-    shares = folder .. "/shares.lua"}:run {workload = folder .. "/day.csv", policy = "scheduling/fair"}
+  local r <const> = require("tide.sim.jobs").new {profiles = folder .. "/profiles", nodes = 1, slots = SLOTS,
+    every = 60, resize = 5, shares = folder .. "/shares.lua"}:run {workload = folder .. "/day.csv", policy = "scheduling/fair"}
   small.remove(folder)
 
   local all, weights, of = 0, 0, {}

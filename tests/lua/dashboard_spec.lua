@@ -130,8 +130,8 @@ describe("saved runs on the page", function()
         tags = {"best"}, started_at = 1, directory = "/none/a"},
       {id = "b", name = "mf-2", job = "mf", state = "failed", user = "bob", loss = 0.25, params = {rank = 64},
         why = "boom", started_at = 2, directory = "/none/b"},
-      {id = "c", name = bad, job = ("x"):rep(10240), state = "running", loss = 0 / 0, params = {[bad] = bad, rank = 1e400},
-        note = bad, started_at = 3, directory = "/none/c"},
+      {id = "c", name = bad, job = ("x"):rep(10240), state = "running", loss = 0 / 0,
+        params = {[bad] = bad, rank = 1e400}, note = bad, started_at = 3, directory = "/none/c"},
     }
     history.list = function() return runs end
     history.find = function(id)

@@ -23,7 +23,8 @@ describe("a query of a run's log", function()
   end
 
   it("knows time, rank, node and stream of a line", function()
-    assert.same({time = "2026-11-28 21:13:26.400", rank = 1, node = "n1", err = true, fatal = false, text = "slow disk"},
+    assert.same({time = "2026-11-28 21:13:26.400", rank = 1, node = "n1", err = true, fatal = false,
+      text = "slow disk"},
       log_lines.entry "2026-11-28 21:13:26.400 [n1 #1 err] slow disk")
     assert.same({time = "2026-11-28 21:13:25.900", rank = 0, err = true, fatal = false, text = "a warning"},
       log_lines.entry "2026-11-28 21:13:25.900 [err] a warning")
