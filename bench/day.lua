@@ -38,7 +38,8 @@ tide.main(function()
   small.write(folder .. "/shares.lua",
     "return {half_life = '2h', persons = {ann = {weight = 1}, bob = {weight = 2}, cay = {weight = 5}}}")
   local r <const> = require("tide.sim.jobs").new {profiles = folder .. "/profiles", nodes = 1, slots = SLOTS,
-    every = 60, resize = 5, shares = folder .. "/shares.lua"}:run {workload = folder .. "/day.csv", policy = "scheduling/fair"}
+    every = 60, resize = 5, shares = folder .. "/shares.lua"}:run {
+    workload = folder .. "/day.csv", policy = "scheduling/fair"}
   small.remove(folder)
 
   local all, weights, of = 0, 0, {}
