@@ -178,7 +178,7 @@ try:
     for key in wants:
         press(key)
         time.sleep(0.2)
-        expect(driver.execute_script("return document.documentElement.scrollWidth <= innerWidth"), f"panel {key} fits 360 px")
+        expect(driver.execute_script("return document.documentElement.scrollWidth") <= 360, f"panel {key} fits 360 px")
         picture(f"phone-{key}")
     press("2")
     expect("1 departed" in text("#panel") and "gone-1" not in text("#panel").split("departed")[0], "departed nodes are folded")

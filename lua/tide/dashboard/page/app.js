@@ -880,6 +880,7 @@ async function load_plot() {
   const of = plot_view.reports && compared.size > 0 ? `&runs=${[...compared.keys()].map(encodeURIComponent).join(",")}` : `&filter=${encodeURIComponent(filter)}`;
   try { plot = await ask(`/api/scatter?x=${encodeURIComponent(plot_view.x)}&y=${encodeURIComponent(plot_view.y)}&colour=${encodeURIComponent(plot_view.colour)}${of}`); } catch (problem) { plot = { problem: problem.message, points: [], fields: [] }; }
   if (!plot_view.x && list(plot.fields).length > 0) {
+    if (!plot.fields.includes(plot_view.y)) plot_view.y = plot.fields[0];
     plot_view.x = plot.fields.find((f) => f !== plot_view.y) || plot.fields[0];
     return load_plot();
   }
