@@ -87,6 +87,18 @@ local large <const> = (decisions("scheduling/goodput", goodput_view(1000, 256), 
 row("goodput, 160 jobs, 64 slots: decision", "us", small)
 row("goodput, 1000 jobs, 2048 slots: decision", "us", large)
 row("the same over it", "times", large / small)
+
+-- Persons with equal numbers of jobs, as scheduling/fair needs them.
+local function fair_view(jobs, persons)
+  local view <const> = goodput_view(jobs, 50)
+  view.half_life_s, view.persons, view.reason = 3600, {}, {{event = "submit", id = 1}}
+  for i = 1, persons do
+    view.persons[i] = {name = "p" .. i, weight = 1 + i % 4, priority = 0, used = rng:uniform() * 1e6}
+  end
+  for i, job in ipairs(view.jobs) do job.person, job.slots, job.nodes = "p" .. i % persons + 1, 0, {} end
+  return view
+end
+row("fair, 1000 jobs of 50 persons, 400 slots: decision", "us", (decisions("scheduling/fair", fair_view(1000, 50), 1)))
 local view = scheduling_view(1000)
 row("1000 jobs, 256 nodes: view to bytes", "us", median_us(21, 2, function() core.plain_encode(view) end))
 

@@ -57,8 +57,8 @@ int tide_keys_make_authority(const char *cluster, int64_t now, struct tide_rando
 int tide_keys_issue(const char *authority_certificate, const char *authority_key, struct tide_identity *who,
                     int64_t now, unsigned days, struct tide_random *random, char **certificate, char **key);
 
-/* A certificate for a page that browsers open under these names and numeric addresses, separated by commas. Its own issuer,
- * with a key that browsers know (P-256): none of them takes Ed25519. */
+/* A certificate for a page that browsers open under these names and numeric addresses, separated by commas. Its own
+ * issuer, with a key that browsers know (P-256): none of them takes Ed25519. */
 int tide_keys_make_page(const char *names, int64_t now, unsigned days, char **certificate, char **key);
 
 /* In this process OpenSSL draws from `random` until it is called with NULL: it then asks the system again. The thread
