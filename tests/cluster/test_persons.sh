@@ -74,18 +74,6 @@ says out.txt "^$me +- +2 +0 +2 +2 +1 "
 run 0 shares clear
 wait_for 20 is long-2 running
 
-# A run ends with its time, which counts from the moment it has its slots.
-run 0 submit --slots 1 --time 1s long.lua
-wait_for 20 is long-4 stopped
-run 0 job show long-4
-says out.txt '^state +stopped, stop: its time is over$'
-run 2 job time long-4 soon
-says err.txt 'T0104.*is no time'
-run 0 job time long-2 12h
-says err.txt 'long-2 may take 12h 00m from the moment'
-run 0 job show long-2
-says out.txt '^time +12h 00m at most$'
-
 # Under the policy: what each has is said with the person's share.
 run 0 shares set shares.lua
 run 0 policy swap scheduling/fair
@@ -100,5 +88,17 @@ run 0 accounts --by run
 says out.txt "^[0-9]{4}-W[0-9]{2} +$me +long-1 +1 +0\.0[0-9]*[1-9]"
 run 0 accounts
 says out.txt "^[0-9]{4}-W[0-9]{2} +$me +- +2 +"
+
+# A run ends with its time, which counts from the moment it has its slots.
+run 0 submit --slots 1 --time 2h long.lua
+run 2 job time long-4 soon
+says err.txt 'T0104.*is no time'
+run 0 job show long-4
+says out.txt '^time +2h 00m at most$'
+wait_for 20 is long-4 running
+run 0 job time long-4 1s
+wait_for 30 is long-4 stopped
+run 0 job show long-4
+says out.txt '^state +stopped, stop: its time is over$'
 run 0 down lab -y
 finish
