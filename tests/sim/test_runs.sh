@@ -2,7 +2,7 @@
 # A shared cluster with hosts that come and go, verbs, crashes and other controllers: what must hold of runs.
 . "$(dirname "$0")/harness.sh"
 
-for seed in 1 5 18; do
+for seed in 4 5 18; do
     run 0 sim --profile runs --seed $seed
     says out.txt '^[0-9]+ hosts: .*done.*stopped; [0-9]+ told of their runs$'
 done
