@@ -268,7 +268,8 @@ end
 function manual.help(name, columns)
   local page <const> = manual.page((name:gsub("^tide%.", "")))
   local found <const> = manual.find(name)
-  if page and not (found[1] and plain(found[1].name) == plain(name)) then return manual.listing(page, columns) end
+  local is_entry <const> = found[1] and not found[1].source.generated and plain(found[1].name) == plain(name)
+  if page and not is_entry then return manual.listing(page, columns) end
   if #found == 0 then return page and manual.listing(page, columns) or nil end
   local texts = {}
   for i, entry in ipairs(found) do texts[i] = annotations.text(entry, columns) end

@@ -98,6 +98,7 @@ describe("calls at the console", function()
     end
     assert.truthy(names.help("top"):find("top({sort=, node=, limit=})", 1, true), names.help "top")
     assert.same({"limit=", "node=", "sort="}, names.complete("top{", 4, {budget_s = 1}).candidates)
+    assert.truthy(manual.help("json"):find("tide.json.encode(value)", 1, true)) -- the page, not the call of its name
     assert.truthy(names.help("policy.swap"):find("Role operate", 1, true))
   end)
 end)
