@@ -636,6 +636,7 @@ local tide_start_options = {}
 ---@field keep? boolean its tables stay when the run is closed; `tide table drop` removes them
 ---@field grace? string|number after Ctrl-C or SIGTERM: workers that have not come to a report then are ended (default 30s)
 ---@field resume? string continue from the newest intact checkpoint in this directory
+---@field time? string|number stop it when it has had its slots for so long: 90m, 12h (default: any time)
 ---@field priority? integer its place among the runs of its person that wait: higher ones first (default 0)
 ---@field args? string[] options of the script
 local tide_submit_options = {}

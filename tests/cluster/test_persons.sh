@@ -99,6 +99,6 @@ wait_for 20 is long-4 running
 run 0 job time long-4 1s
 wait_for 30 is long-4 stopped
 run 0 job show long-4
-says out.txt '^state +stopped, stop: its time is over$'
+says out.txt '^state +stopped, (stop: )?its time is over$'
 run 0 down lab -y
 finish
