@@ -205,6 +205,10 @@ tide.main(function()
     local x <const> = p:input("x", 3, 2)
     return nn.einsum("ij,jk->ik", x, x)
   end)
+  refused('einsum hij,jk->hik: "hij" names 3 axes, and value [B x 3 x 2]', value, three, function(p)
+    local x <const> = p:input("x", 3, 2)
+    return nn.einsum("hij,jk->hik", x, x)
+  end)
 
   -- Rows: the largest, logarithms of shares, segments.
   local function both(p)
@@ -400,5 +404,21 @@ build 'y\[i\] = a <= bound' '*(volatile int *)(size_t)(8 + i) = 1; y[i] = a <= b
 if [ -z "${TIDE_SANITIZED:-}" ]; then # whose handler of signals is another
     timeout 60 "$TIDE" run own_operation.lua >out.txt 2>err.txt
     says err.txt 'crashed: SIGSEGV at address 0x8 in kernel huber, at own_operation.lua:24'
+    cat >crashing.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local own <const> = tide.kernel.load "huber.so"
+local function column(seed) return tide.tensor.zeros("f32", 16, 1):normal(seed) end
+local job <const> = nn.job {
+  name = "crashing", batch = 16, epochs = 1, optimizer = nn.sgd {lr = 0.1},
+  program = nn.program("line", function(p) p:loss(own.huber(p:input("x", 1) * p:param("w", {1}), {bound = 0.5})) end),
+  data = tide.data.lazy(function() return {count = 16, parts = {["train.x"] = column(1)}} end),
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 1}
+  cluster:start(job):wait()
+end)
+LUA
+    timeout 60 "$TIDE" run crashing.lua >out.txt 2>err.txt
+    says err.txt 'crashed: SIGSEGV at address 0x8 in kernel huber \(worker on n1\)'
 fi
 finish

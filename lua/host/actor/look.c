@@ -177,14 +177,14 @@ size_t tide__lua_last_words(char *out, size_t size) {
     struct text t = {out, out + size};
     const struct tide_thread_look look = tide_look_at_thread(raw, sizeof raw);
     const char *end = raw + (look.size > 0 ? look.size : 0), *line = raw;
-    bool first = true, placed = false;
+    bool first = true, named = false, placed = false;
     if (!look.node) {
         return 0;
     }
     if (tide__rule_inside()) {
         add(&t, "in update rule ");
         add(&t, tide__rule_inside());
-        add(&t, ", ");
+        named = true;
         first = false;
     }
     while (line < end && !placed) {
@@ -197,19 +197,18 @@ size_t tide__lua_last_words(char *out, size_t size) {
             if (first && f.kind[0] != 'l') {
                 add(&t, f.kind[0] == 'k' ? "in kernel " : "in ");
                 add_part(&t, f.name, f.name_size);
-                add(&t, ", ");
+                named = true;
             }
             placed = f.kind[0] == 'l' && !starts_with(f.where, "tide/") && !starts_with(f.where, "tide.lua:");
             if (placed) {
-                add(&t, "at ");
+                add(&t, named ? ", at " : "at ");
                 add_part(&t, f.where, f.where_size);
-                add(&t, " ");
             }
             first = false;
         }
         line = next + 1;
     }
-    add(&t, "(");
+    add(&t, named || placed ? " (" : "(");
     add(&t, look.actor ? look.actor : "Tide's own code");
     add(&t, " on ");
     add(&t, look.node);
