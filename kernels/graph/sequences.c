@@ -80,7 +80,7 @@ int tide__shape_topk(struct shapes *s) {
     const uint32_t k = s->node->attributes.count;
     const struct value *x = s->in[0];
     if (x->rank == 0 || !x->space || k == 0 || k > tide__graph_columns(x)) {
-        return tide__shape_wrong(s, "of its columns there are no %u", k);
+        return tide__shape_wrong(s, "k is %u, more than its columns", k);
     }
     s->out[0] = like(x);
     s->out[0].dims[x->rank - 1] = k;

@@ -156,7 +156,9 @@ function nn.einsum(spec, a, b)
   for _, each in ipairs {{first, a}, {second, b}} do
     local list <const>, x <const> = each[1], a_value("nn.einsum", each[2])
     local dims <const> = x:dims()
-    if #dims ~= #list then refuse("einsum %s: %s is named by %s", spec, tostring(x), list) end
+    if #dims ~= #list then
+      refuse("einsum %s: %q names %d axes, and %s has %d behind the batch", spec, list, #list, tostring(x), #dims)
+    end
     for i = 1, #list do
       local letter <const> = list:sub(i, i)
       if sizes[letter] and sizes[letter] ~= dims[i] then
