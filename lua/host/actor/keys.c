@@ -110,7 +110,7 @@ static int core_keys_secret(lua_State *L) {
     return 1;
 }
 
-/* core.keys_token() -> 64 hexadecimal digits that nobody guesses */
+/* core.keys_token() -> 64 random hexadecimal digits */
 static int core_keys_token(lua_State *L) {
     struct tide_port *port = tide__lua_host(L)->port;
     char digits[65];

@@ -75,7 +75,7 @@ end
 ---@param controller table of tide.controller
 ---@param before integer
 ---@param now integer
----@param why string who asked for it
+---@param why string its requester
 function events.of_resize(controller, before, now, why)
   if before ~= now and controller.size_told ~= now then
     controller.size_told = now

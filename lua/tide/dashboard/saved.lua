@@ -209,7 +209,7 @@ end
 
 ---- curves ------------------------------------------------------------------------------------------------------------
 
--- What changed the run while it went on: swaps of policies, params, workers that came or went. Its place on the axis is
+-- Changes of the active run: swaps of policies, params, workers that joined or left. Its place on the axis is
 -- that of the newest report before it.
 local function marks_of(run, reports, x)
   local marks, at, examples = {}, 1, 0
