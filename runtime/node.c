@@ -140,6 +140,28 @@ static int check(const struct tide_node_options *o) {
     return 0;
 }
 
+int tide_lookup(struct tide_node *node, const char *name, tide_address *out) {
+    enum { NODES_MAX = 4096 };
+    int code = tide_whereis(node, name, out);
+    if (code != TIDE_ENOENT || strchr(name, '/')) {
+        return code;
+    }
+    struct tide_member *members = tide_alloc(NODES_MAX * sizeof *members);
+    uint64_t view;
+    const size_t known = members ? tide_net_members(node->net, members, NODES_MAX, &view) : 0;
+    for (size_t i = 0; i < known && i < NODES_MAX && code == TIDE_ENOENT; i++) {
+        char there[160];
+        (void)snprintf(there, sizeof there, "%s/%s", members[i].name, name);
+        if (members[i].state == TIDE_MEMBER_UP && members[i].id != tide_net_self(node->net)) {
+            code = tide_whereis(node, there, out);
+            const bool away = code == TIDE_EUNREACHABLE || code == TIDE_EDIED || code == TIDE_ETIMEDOUT;
+            code = away ? TIDE_ENOENT : code;
+        }
+    }
+    tide_free(members);
+    return code == TIDE_ENOENT ? tide_fail(code, "no node of the cluster has an actor named '%s'", name) : code;
+}
+
 int tide_node_create(const struct tide_node_options *given, struct tide_node **out) {
     struct tide_node_options own, *options = &own;
     int rc = tide__layout_read("node", given, TIDE_LAYOUT(struct tide_node_options, rate_bytes), &own, sizeof own);

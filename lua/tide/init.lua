@@ -48,6 +48,12 @@ function tide.actor(fields) return require("tide.run.actors").class(fields) end
 ---@return tide.group
 function tide.group(ref) return require("tide.run.actors").group(ref) end
 
+---The actor that is registered under a name on some node of the cluster, such as one written in C or a published group:
+---docs/guides/embedding.md.
+---@param name string
+---@return tide.named_actor
+function tide.lookup(name) return require("tide.run.actors").lookup(name) end
+
 ---A table of the cluster by its name, such as "mf-1.factors": for actors, which belong to no run.
 ---@param name string
 ---@return tide.table_handle

@@ -11,6 +11,7 @@ local requests = require "tide.requests"
 local script = require "tide.script"
 local service = require "tide.service"
 local stream = require "tide.stream"
+local text = require "tide.text"
 
 local actors = {}
 
@@ -293,6 +294,45 @@ function actors.group(ref)
     error(script.error("T0113", "tide.group requires what group:ref() gives"), 2)
   end
   return handle(ref.group, ref.ranks, ref.size, false, ref.members)
+end
+
+---- actors by name --------------------------------------------------------------------------------------------------
+
+---@class tide.named_actor
+local named = {}
+named.__index = named
+
+---Sends a value and waits for the answer.
+---@param value any
+---@param timeout_s? number default: 30
+---@return any
+function named:call(value, timeout_s)
+  local answer, err = core.call(self.address, value, timeout_s or core.limit "actor_call_timeout")
+  if answer == nil and err then error(errors.from(err), 2) end
+  return answer
+end
+
+---Sends a value, without an answer.
+---@param value any
+function named:cast(value)
+  local ok, err = core.send(self.address, value)
+  if not ok then error(errors.from(err), 2) end
+end
+
+---@param name string
+---@return tide.named_actor
+function actors.lookup(name)
+  if type(name) ~= "string" then error(script.error("T0113", "tide.lookup requires the name of an actor"), 3) end
+  local address = core.whereis(name)
+  for _, member in ipairs(address and {} or core.members()) do
+    address = member.state == "up" and core.whereis(member.name .. "/" .. name) or nil
+    if address then break end
+  end
+  if not address then
+    error(script.error("T0401", ("no node of the cluster has an actor named `%s`"):format(text.clean(name)),
+      {help = "tide actors lists them"}), 3)
+  end
+  return setmetatable({address = address}, named)
 end
 
 ---Names of nodes that are up: "@all", "n3", "n[2-5]", several with commas.

@@ -324,6 +324,8 @@ void tide_timer_cancel(uint64_t id);
 int tide_register(struct tide_node *node, const char *name, tide_address who);
 /* Finds "name" here, or "node/name" there (fibers only, asks that node). ENOENT, EUNREACHABLE. */
 int tide_whereis(struct tide_node *node, const char *name, tide_address *out);
+/* Finds "name" on this node, else on any node of its cluster that is up (fibers only). ENOENT: on none. */
+int tide_lookup(struct tide_node *node, const char *name, tide_address *out);
 
 enum tide_restart { TIDE_PERMANENT, TIDE_TRANSIENT, TIDE_TEMPORARY };
 enum tide_strategy { TIDE_ONE_FOR_ONE, TIDE_REST_FOR_ONE, TIDE_ALL_FOR_ONE };

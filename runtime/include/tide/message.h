@@ -24,6 +24,7 @@
 #include "tide/actor.h"
 
 #include <msgpack.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -42,6 +43,24 @@ static inline void tide_body_init(struct tide_body *body) {
 
 static inline void tide_body_release(struct tide_body *body) {
     msgpack_sbuffer_destroy(&body->bytes);
+}
+
+/*
+ * Begins a request to a published group of script actors (docs/guides/embedding.md): the caller packs the `count`
+ * arguments of the method behind it. The group answers with a map: `value` is what the method returned, or `err` is a
+ * map with `code` and `message`.
+ */
+static inline void tide_body_ask(struct tide_body *body, const char *method, uint32_t count) {
+    const char *const keys[] = {"op", "ask", "method", method, "count"};
+    msgpack_pack_map(&body->packer, 4);
+    for (unsigned i = 0; i < 5; i++) {
+        msgpack_pack_str(&body->packer, strlen(keys[i]));
+        msgpack_pack_str_body(&body->packer, keys[i], strlen(keys[i]));
+    }
+    msgpack_pack_uint32(&body->packer, count);
+    msgpack_pack_str(&body->packer, 9);
+    msgpack_pack_str_body(&body->packer, "arguments", 9);
+    msgpack_pack_array(&body->packer, count);
 }
 
 /* One value as a tree. */
