@@ -74,7 +74,7 @@ struct tide_http {
     size_t token_count;
     char *revoked;       /* NULL: nothing is */
     char cluster[64];    /* whose certificates count; "": none do */
-    bool secure, far;    /* far: on an address of other machines, where everybody is a stranger */
+    bool secure, far;    /* far: on an address of other machines, where every peer is unknown */
     pthread_cond_t news; /* a request waits */
     bool closing;
     struct piece *ring[TIDE_HTTP_SAMPLES]; /* by number modulo its length */

@@ -137,7 +137,7 @@ struct tide__operations {
     bool owners;
     /* A slot's rows are at a group of nodes: an unanswered message is kept, and sent again when that changes. */
     bool groups;
-    /* An operation that waits for a locked row holds up those behind it. */
+    /* An operation that waits for a locked row blocks those behind it. */
     bool in_line;
     bool watches; /* TIDE__WORD_WATCHED is of this table's words */
     /* ---- any thread ---- */
