@@ -83,7 +83,7 @@ says_not out.txt 'unheard'
 run 0 attach scr -e '#log{level = "error", node = "n1"}'
 says out.txt '^1$'
 run 1 attach scr -e 'log{level = "loud"}'
-says err.txt 'T0105.*no level'
+says err.txt 'T0105.*level.*not debug'
 run 0 attach scr -e 'full(core.tensor("f32", 300, 2))'
 [ "$(grep -c '^  0  0$' out.txt)" = 300 ] || fail "not all rows: $(tail -3 out.txt)"
 
