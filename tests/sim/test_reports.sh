@@ -81,7 +81,7 @@ tide.main(function()
 end)
 LUA
 run 0 sim --seed 1 cut.lua
-says out.txt '^STOPPED.4.asked.true.stopped$'
+says out.txt '^STOPPED.4.on request.true.stopped$'
 
 # ---- what is no report, and no request: an error that names it, and everybody lives on
 cat >wrong.lua <<'LUA'
