@@ -51,6 +51,11 @@ local OP <const> = {op = true}
 ---@return boolean
 function service.at_least(held, needed) return (RANK[held] or 0) >= RANK[needed] end
 
+---The lesser of two rights; one that is unknown is none.
+---@param a string
+---@param b string
+function service.lesser(a, b) return (RANK[b] or 0) < (RANK[a] or 0) and b or a end
+
 ---@param actor table<string, table> by request: {right, "waits", <field> = type}; the right is "node" where none is
 ---  said
 ---@return table<string, tide.request>

@@ -73,7 +73,7 @@ context = ssl.create_default_context(cafile="keys/lab/page/cert.pem")
 if person:
     context.load_cert_chain(f"keys/lab/{person}/cert.pem", f"keys/lab/{person}/key.pem")
 c = http.client.HTTPSConnection("127.0.0.1", int(port), timeout=20, context=context)
-c.request(method, path, body=json.dumps({"seconds": 0.1}) if method == "POST" else None, headers={"Authorization": "Bearer " + token} if token else {})
+c.request(method, path, body=json.dumps({"seconds": 0.1} if path == "/api/trace" else {"method": "reload"}) if method == "POST" else None, headers={"Authorization": "Bearer " + token} if token else {})
 answer = c.getresponse()
 print(answer.status, answer.read().decode("utf-8", "replace")[:400])
 PY
@@ -91,6 +91,22 @@ asks "$(printf '0%.0s' {1..64})" GET /api/state; expect '^401 .*another token' "
 asks "$old" GET /api/state; expect '^401 .*has expired' "an old token"
 asks "" GET /api/me eve; expect '^200 .*"person":"eve","right":"read"' "a certificate counts as its person"
 asks "" POST /api/trace eve; expect '^403 ' "a certificate has its right alone"
+
+# A published actor is called with the right of the token, not with that of the dashboard's owner.
+cat >actor.lua <<'LUA'
+local tide = require "tide"
+local Model = tide.actor {name = "model", opens = "operate", reload = function() return "done" end}
+tide.main(function()
+  local cluster <close> = tide.cluster {}
+  local _ <close> = cluster:group(Model, {}, {publish = "model"})
+  tide.sleep(120)
+end)
+LUA
+run 0 submit --cluster lab actor.lua
+published() { asks "$own" POST /api/call/model && grep -q '^200' answer.txt; }
+wait_for 20 published
+asks "$worker" POST /api/call/model; expect '^200 .*done' "a person with operate calls"
+asks "$reader" POST /api/call/model; expect '^403 .*requires the right `operate`' "a reader calls what opens to operate"
 
 # Plain HTTP at the address is no page, nor is TLS below 1.3.
 "$python" - "$port" <<'PY' || fail "plain bytes, or TLS 1.2, are answered"

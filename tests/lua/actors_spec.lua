@@ -69,9 +69,9 @@ describe("a published group", function()
     opened, registered = nil, nil
   end)
 
-  local function of_client(right, number, method)
+  local function of_client(right, number, method, as_right)
     return {kind = "call", right = right, from = "c:1", call = number,
-            value = {op = "ask", method = method, arguments = {1}, count = 1}}
+            value = {op = "ask", method = method, arguments = {1}, count = 1, as_right = as_right}}
   end
 
   local function refusal_of(number)
@@ -88,6 +88,18 @@ describe("a published group", function()
     assert.equal("T0801", refusal_of(102).code)
     assert.same({value = 7}, answer_to(103))
     assert.equal("T0801", refusal_of(104).code)
+  end)
+
+  it("answer a client that asks for a person by the lesser right", function()
+    serve({started, of_client("admin", 101, "reload", "read"), of_client("node", 102, "reload", "read"),
+      of_client("read", 103, "reload", "admin"), of_client("admin", 104, "reload", "nonsense"),
+      of_client("admin", 105, "reload", "operate")}, {reload = "operate"})
+    for number = 101, 104 do assert.equal("T0801", refusal_of(number).code) end
+    assert.same({value = 7}, answer_to(105))
+  end)
+
+  it("answers nodes whatever a method opens to", function()
+    serve({started, of_client("node", 105, "hidden")}, {score = "read"})
     assert.same({value = 7}, answer_to(105))
   end)
 

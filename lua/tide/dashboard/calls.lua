@@ -1,6 +1,7 @@
 -- Calls of published actors over HTTP: POST /api/call/NAME {"method": "score", "arguments": [..], "timeout_s": 1} is
 -- answered with {"value": ..}, or with {"error": {code, name, message, help}} and a status that says whose fault it is.
--- Bodies are JSON, or msgpack where the headers name it. A call has the right of the dashboard's user.
+-- Bodies are JSON, or msgpack where the headers name it. A call has the right of the dashboard's user, or that of the
+-- token where it is less.
 --
 -- An actor of the dashboard's client takes the calls from the server, so that they wait neither for the dashboard's
 -- looks nor for each other. While there is none, the server answers each call with 503.
@@ -112,7 +113,7 @@ local function respond(request)
   local arguments <const>, timeout_s <const> = o.arguments or {}, o.timeout_s or TIMEOUT_S
   if not name then return failed(kind, 404, errors.new("T0401", {message = "this is no name of an actor"})) end
   local answer <const>, err = ask(name, {op = "ask", method = o.method, arguments = arguments, count = #arguments,
-    timeout_s = timeout_s}, timeout_s)
+    timeout_s = timeout_s, as_right = request.right}, timeout_s)
   if answer and not answer.err then return succeeded(kind, answer.value) end
   local problem <const> = errors.from(answer and answer.err or err)
   local raised <const> = answer and problem.name ~= "EDIED" and problem.name ~= "ETIMEDOUT" -- by the method

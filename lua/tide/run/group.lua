@@ -247,13 +247,13 @@ function answers.call(self, request, message)
   return service.later(message, call, self, request)
 end
 
--- A client asks by the name of a published group.
+-- A client asks by the name of a published group; `as_right`: for a person who may have less than the client.
 function answers.ask(self, request, message)
   local right <const> = self.opens[request.method]
-  if message.right ~= "node" and not (right and service.at_least(message.right, right)) then
+  local held <const> = service.lesser(message.right, request.as_right or message.right)
+  if held ~= "node" and not (right and service.at_least(held, right)) then
     return nil, errors.new("T0801", {message = right
-      and ("method `%s` requires the right `%s`, and the connection has `%s`"):format(request.method, right,
-        message.right)
+      and ("method `%s` requires the right `%s`, and the connection has `%s`"):format(request.method, right, held)
       or ("actor `%s` opens no method `%s` to clients"):format(self.a.class, request.method),
       help = right and ("use keys of that role: tide keys issue --role %s --name NAME"):format(right)
         or "name it in `opens` of tide.actor"})
