@@ -112,7 +112,7 @@ end
 ---@param help? string where none is near; default: the known names
 ---@return tide.error
 function checks.unknown(code, message, name, known, help)
-  local names <const> = known[1] ~= nil and known or text.sorted_keys(known)
+  local names <const> = rawget(known, 1) ~= nil and known or text.sorted_keys(known)
   local shown_name <const> = text.clean(name)
   return errors.new(code, {message = message:gsub("%%s", function() return shown_name end),
     help = text.did_you_mean(name, names) or help or #names > 0 and "there are " .. text.names(names) or nil})
