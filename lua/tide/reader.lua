@@ -15,7 +15,7 @@ reader.__index = reader
 
 local FIELDS <const> = {dir = true, table = true, every = true, cluster = true, keys = true, wait = true}
 local POLL_S <const>, WAIT_S <const> = 0.05, 60
-
+local END_S <const> = 5 -- until the process that copies is killed
 
 -- A process of its own copies generations from the cluster. It ends with this one.
 local function start_copying(o, every_s)
@@ -113,13 +113,17 @@ end
 ---@return table
 function reader:info() return self.handle:info() end
 
----Ends it.
+---Ends it, and the process that copies: another reader may have the directory then.
 function reader:close()
   if self.closed then return end
   self.closed = true
   if self.follower then core.fiber_cancel(self.follower) end
-  if self.process then self.process:signal(15) end
   self.handle:close()
+  if not self.process then return end
+  self.process:signal(15)
+  local patience <const> = core.now() + END_S
+  while not self.process:ended() and core.now() < patience do core.sleep(POLL_S) end
+  if not self.process:ended() then self.process:signal(9) end
 end
 reader.__close = reader.close
 

@@ -91,7 +91,8 @@ struct tide_process_options {
     const char *output;      /* file that gets stdout and stderr, appended; NULL: ours */
     bool dies_with_parent;
     bool holds_input; /* its standard input is a pipe whose other end is ours until it has ended; else it is empty */
-    void (*ended)(void *arg, int exit_status, int signal); /* on the executor */
+    /* On the executor. -1, 0: the executor stops, and when the process ends nothing will tell. */
+    void (*ended)(void *arg, int exit_status, int signal);
     void *arg;
 };
 

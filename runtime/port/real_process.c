@@ -395,5 +395,8 @@ void tide__real_processes_detach(struct tide_executor *e) {
         struct tide_process *p = e->processes;
         stop_watching(p);
         p->executor = NULL;
+        if (!p->ended && p->options.ended) {
+            p->options.ended(p->options.arg, -1, 0);
+        }
     }
 }
