@@ -8,8 +8,9 @@
 #include "store/core/key_counts.h"
 #include "store/operation/program_order.h"
 
-static int operate(struct tide_table *table, enum tide__kind kind, const uint64_t *keys, size_t count, float *out,
-                   const float *in, struct tide_ticket *ticket) {
+static inline __attribute__((always_inline)) int operate(struct tide_table *table, const enum tide__kind kind,
+                                                         const uint64_t *keys, size_t count, float *out,
+                                                         const float *in, struct tide_ticket *ticket) {
     struct tide__ticket waited, *t = ticket ? (struct tide__ticket *)(void *)ticket : &waited;
     tide__ticket_init(t, table, kind, out); /* done, so far; also after an error */
     int code = tide__operation_enter(table, kind, false, keys, count, in);
@@ -74,13 +75,8 @@ size_t tide_table_pull_local(struct tide_table *table, const uint64_t *keys, siz
         if (table->options.keys == TIDE_KEYS_DENSE && keys[i] >= table->options.key_count) {
             continue;
         }
-        struct tide__pass pass = {.table = table,
-                                  .keys = keys + i,
-                                  .count = 1,
-                                  .out = rows + i * table->width,
-                                  .mask = TIDE__FOR_WORKER,
-                                  .patient = false,
-                                  .misses = &misses};
+        struct tide__pass pass = tide__pass_of_worker(table, keys + i, 1, rows + i * table->width, NULL, &misses);
+        pass.hands_over = pass.patient = false;
         misses.count = 0;
         if ((tide__hot_of(table) && tide__hot_read(table, keys[i], pass.out)) ||
             (tide__pass_pull(&pass) == 0 && misses.count == 0)) {

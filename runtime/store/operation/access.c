@@ -31,20 +31,6 @@ enum { BLOCK = 32, LINE = 64, LINES_AHEAD = 4 };
 
 /* ---- misses ---- */
 
-void tide__misses_init(struct tide__misses *misses) {
-    misses->at = misses->small;
-    misses->count = 0;
-    misses->capacity = TIDE_COUNT(misses->small);
-}
-
-void tide__misses_release(struct tide__misses *misses) {
-    if (misses->at != misses->small) {
-        tide_free(misses->at);
-    }
-    misses->at = misses->small;
-    misses->count = 0;
-}
-
 int tide__misses_reserve(struct tide__misses *misses, size_t count) {
     if (count > misses->capacity) {
         uint32_t *at = tide_alloc(count * sizeof *at);
@@ -545,7 +531,7 @@ int tide__operation_enter(struct tide_table *table, enum tide__kind kind, bool r
         code = tide__program_order_wait(table, keys, count);
     }
     if (!code && kind == TIDE__PUSH && TIDE_UNLIKELY(tide_budget_counts(table->budget))) {
-        const struct tide__pass whole = {.table = table, .keys = keys, .count = count, .mask = TIDE__FOR_WORKER};
+        const struct tide__pass whole = tide__pass_of_worker(table, keys, count, NULL, NULL, NULL);
         code = tide__memory_admit_rows(&whole);
     }
     if (!code) {
