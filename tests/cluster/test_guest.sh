@@ -49,6 +49,7 @@ tide.main(function()
 end)
 LUA
 run 0 up lab -n 2
+for pid in $(cut -d' ' -f1 "$XDG_RUNTIME_DIR/tide/lab/pids"); do started+=("$pid"); done
 "$guest" lab "$(head -1 "$XDG_RUNTIME_DIR/tide/lab/endpoint")" >guest.txt 2>&1 &
 ends=$!
 started+=($ends)
@@ -60,4 +61,5 @@ says out.txt '^nobody.*T0401'
 says out.txt '^trained'
 says out.txt '^checkpoint'
 wait $ends || fail "the guest ended with $?: $(cat guest.txt)"
+run 0 down lab -y
 finish
