@@ -170,7 +170,7 @@ struct tide__hot_operations {
      * row goes back, for others have changed it. */
     int (*subscribe)(struct tide__job *job, uint32_t index);
 };
-enum { TIDE__ALL_KEYS = UINT32_MAX };
+static const uint32_t TIDE__ALL_KEYS = UINT32_MAX; /* too large for an enum */
 
 /* A row of this node changes, or leaves; its word is locked. As `changed`; `made`: it had no word that its
  * readers lock. */
