@@ -184,7 +184,7 @@ end
 ---@param rows tide.declared[]
 ---@param names string[] of those that it has, in this order
 ---@param more? table<string, table> fields that differ there, by the name of the row
----@return tide.option ... to stand among others
+---@return tide.option[]
 function declared.flags(rows, names, more)
   local list = {}
   for i, name in ipairs(names) do
@@ -193,7 +193,18 @@ function declared.flags(rows, names, more)
     end
     for key, value in pairs(more and more[name] or {}) do list[i][key] = value end
   end
-  return table.unpack(list)
+  return list
+end
+
+---Options in order, with those of the lists among them.
+---@param list (tide.option|tide.option[])[]
+---@return tide.option[]
+function declared.joined(list)
+  local flat = {}
+  for _, each in ipairs(list) do
+    if each.name then flat[#flat + 1] = each else table.move(each, 1, #each, #flat + 1, flat) end
+  end
+  return flat
 end
 
 ---The words of a command line that say these values.

@@ -83,7 +83,7 @@ arguments.shared = {
   cluster = {name = "cluster", config = "cluster", type = "string", value = "C",
     doc = "name or endpoint of the cluster (default $TIDE_CLUSTER, else the one that runs)"},
   yes = {name = "yes", short = "y", doc = "do not ask"},
-  silence = declared.flags(declared.cluster, {"silence"}),
+  silence = declared.flags(declared.cluster, {"silence"})[1],
   limit = {name = "limit", type = "string", value = "NAME=V", repeated = true,
     doc = "set a limit, window or timeout of this process and those it starts (`tide version -v` lists them)"},
   dry_run = {name = "dry-run", short = "n", doc = "say what would happen and do nothing"},

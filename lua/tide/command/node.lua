@@ -3,9 +3,6 @@ local arguments = require "tide.cli.arguments"
 local declared = require "tide.declared"
 local errors = require "tide.errors"
 
-local NODE <const> = {declared.flags(declared.node, {"workers", "no_store", "queue_limit", "memory", "rate_operations",
-  "rate_bytes"})}
-
 return {
   name = "node",
   brief = "run one node in this process",
@@ -19,7 +16,7 @@ return {
     {"tide node --controller --state ctl --listen tcp:127.0.0.1:7070", "a controller that may be started again"},
     {"tide node --controllers 3 --listen tcp:127.0.0.1:7070", "the first node of a cluster that outlives it"},
   },
-  options = {
+  options = declared.joined {
     {name = "join", type = "string", value = "ADDRESS", doc = "endpoint of any member; absent: a cluster of its own"},
     {name = "cluster", config = "cluster", type = "string", value = "C",
      doc = "name of the cluster (default $TIDE_CLUSTER, else `local`)"},
@@ -27,7 +24,7 @@ return {
     {name = "listen", type = "string", value = "ADDRESS",
      doc = "unix:PATH or tcp:ADDRESS:PORT; other machines' need --keys (default: a socket in the run directory, or "
        .. "the address that leads to --join)"},
-    NODE[1], NODE[2], NODE[3], NODE[4], NODE[5], NODE[6],
+    declared.flags(declared.node, {"workers", "no_store", "queue_limit", "memory", "rate_operations", "rate_bytes"}),
     {name = "gang", type = "string", value = "ADDRESS",
      doc = "one of several that mpirun or srun starts: rank 0 leads a new cluster there, the others join it"},
     {name = "rank", type = "integer", min = 0, max = 65535, doc = "with --gang: instead of the launcher's"},

@@ -16,7 +16,7 @@ return {
     {"tide repl", "two nodes with one worker each"},
     {"tide repl --nodes 4", "four nodes"},
   },
-  options = {
+  options = declared.joined {
     declared.flags(declared.cluster, {"nodes", "workers"}, {nodes = {short = false, max = 256}, workers = {max = 256}}),
   },
   run = function(context)

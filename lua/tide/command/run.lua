@@ -5,11 +5,6 @@ local driver = require "tide.run.driver"
 local errors = require "tide.errors"
 local slot_limits = require "tide.scheduler.limits"
 
-local NODES <const>, WORKERS <const> = declared.flags(declared.cluster, {"nodes", "workers"},
-  {nodes = {short = false, max = 256}, workers = {max = 256}})
-local RUN <const> = {declared.flags(declared.submit, {"slots", "memory", "min", "max", "sizes", "weight", "keep",
-  "grace", "resume"})}
-
 ---Read once: it may be a pipe.
 local function read_script(path)
   local file <close>, why = io.open(path, "rb")
@@ -34,11 +29,11 @@ return {
     {name = "script", doc = "a Lua file; `tide SCRIPT.lua` is the same"},
     {name = "rest", rest = true, label = "options of the script", doc = "`tide run SCRIPT --help` lists them"},
   },
-  options = {
-    NODES, WORKERS,
+  options = declared.joined {
+    declared.flags(declared.cluster, {"nodes", "workers"}, {nodes = {short = false, max = 256}, workers = {max = 256}}),
     {name = "cluster", config = "cluster", type = "string", value = "C",
      doc = "run on this running cluster (default $TIDE_CLUSTER) instead of starting one"},
-    RUN[1], RUN[2], RUN[3], RUN[4], RUN[5], RUN[6], RUN[7], RUN[8], RUN[9],
+    declared.flags(declared.submit, {"slots", "memory", "min", "max", "sizes", "weight", "keep", "grace", "resume"}),
     {name = "no-wait", doc = "with --cluster: fail where so many slots are not free"},
     {name = "detach", short = "d", doc = "with --cluster: in a process that stays; same as `tide submit`"},
     {name = "host", type = "string", value = "ID", doc = "id of the run; `tide submit` uses it"},

@@ -21,7 +21,7 @@ return {
     {name = "script", doc = "a Lua file"},
     {name = "rest", rest = true, label = "options of the script", doc = "`tide run SCRIPT --help` lists them"},
   },
-  options = {
+  options = declared.joined {
     arguments.shared.cluster,
     declared.flags(declared.submit, {"slots", "time", "memory", "min", "max", "sizes", "weight", "keep", "grace",
       "resume", "priority"}),

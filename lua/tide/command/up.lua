@@ -5,9 +5,6 @@ local errors = require "tide.errors"
 local text = require "tide.text"
 local up_down = require "tide.cluster.up_down"
 
-local NODES <const>, WORKERS <const>, CONTROLLERS <const> = declared.flags(declared.cluster, {"nodes", "workers",
-  "controllers"}, {nodes = {max = 256}, workers = {max = 256}})
-
 local function describe(context, up)
   if context.json then
     local fields = {}
@@ -34,8 +31,9 @@ return {
     {"tide up lab --dry-run", "what would be started as cluster `lab`"},
   },
   arguments = {{name = "name", optional = true, doc = "of the new cluster; same as --cluster"}},
-  options = {
-    NODES, WORKERS, CONTROLLERS,
+  options = declared.joined {
+    declared.flags(declared.cluster, {"nodes", "workers", "controllers"},
+      {nodes = {max = 256}, workers = {max = 256}}),
     {name = "state", type = "string", value = "DIR",
      doc = "with --controllers: they also keep their decisions there, and continue from them when all have ended"},
     arguments.shared.silence,
