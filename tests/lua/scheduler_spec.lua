@@ -42,6 +42,9 @@ describe("limits of slots", function()
     end
     assert.is_nil((limits.check({sizes = {7, 8}}, "limits", 4)))
     assert.is_true((limits.check({sizes = {7, 2}}, "limits", 4)))
+    local whole <const> = {min = 2.0, max = 4.0}
+    assert.is_true((limits.check(whole, "limits", 4)))
+    assert.same({"integer", "integer"}, {math.type(whole.min), math.type(whole.max)})
   end)
 end)
 

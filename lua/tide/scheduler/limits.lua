@@ -38,7 +38,8 @@ function limits.allows(l, n)
   return false
 end
 
----Limits are as they must be, and at least one number of slots of a cluster of `total` meets them.
+---Limits are as they must be, and at least one number of slots of a cluster of `total` meets them. Counts in `l` become
+---integers.
 ---@param l any
 ---@param what string the call, for errors
 ---@param total? integer
@@ -49,6 +50,7 @@ function limits.check(l, what, total)
     wrong.state = "nothing was started"
     return nil, wrong
   end
+  declared.picked(declared.limits, read, l)
   if l.min and l.max and l.min > l.max then
     return refuse(what, ("`min` = %d is above `max` = %d"):format(l.min, l.max))
   end
