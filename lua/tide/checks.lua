@@ -99,9 +99,9 @@ function checks.value(row, value)
     local fits, read, fault = TYPES[name][1](value)
     if fits and type(read) == "number" then fits = checks.within(row, read) end
     if fits and is_choice(row, read) then return true, read end
-    why = why or type(value) == "string" and fault
+    why = why or type(value) == "string" and fault and fault:match "^`.-` is not (.*)$"
   end
-  return false, why and ("is wrong: %s"):format(why) or ("is %s, not %s"):format(shown(value), wanted(row))
+  return false, ("is %s, not %s"):format(shown(value), why or wanted(row))
 end
 
 ---The error of a name that is not known, with the nearest known one.

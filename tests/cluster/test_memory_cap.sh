@@ -46,9 +46,9 @@ says out.txt '^refused	1	true	1	1'
 run 0 sim cap.lua
 says out.txt '^refused	1	true	1	1'
 run 2 run cap.lua --memory much
-says err.txt '`memory` is wrong: `much` is not a size'
+says err.txt '`memory` is the string "much", not a size'
 run 2 run cap.lua --memory -64MiB
-says err.txt '`memory` is wrong: `-64MiB` is not a size'
+says err.txt '`memory` is the string "-64MiB", not a size'
 run 1 run cap.lua --memory 1MiB
 says err.txt 'a memory cap of 1.0 MiB is too small: a node needs at least 32.0 MiB'
 run 2 node --memory much

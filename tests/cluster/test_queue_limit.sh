@@ -36,7 +36,7 @@ run 0 sim limit.lua
 says out.txt '^147456	9$'
 says out.txt '^1440.0$'
 run 2 run limit.lua --limit much
-says err.txt '.queue_limit. is wrong: .much` is not a size'
+says err.txt '.queue_limit. is the string .much., not a size'
 run 2 node --queue-limit much
 says err.txt 'queue-limit'
 finish

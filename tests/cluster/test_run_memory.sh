@@ -65,7 +65,7 @@ local tide = require "tide"
 tide.job {name = "bad", memory = "much", worker = function() end}
 LUA
 run 1 run bad.lua
-says err.txt 'T0203.*job `bad`: `memory` is wrong: `much` is not a size'
+says err.txt 'T0203.*job `bad`: `memory` is the string "much", not a size'
 
 cat >stays.lua <<'LUA'
 local tide = require "tide"

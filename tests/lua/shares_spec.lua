@@ -28,11 +28,11 @@ describe("shares", function()
       ["`weight` is nan"] = {persons = {ann = {weight = 0 / 0}}},
       ["`weight` is inf"] = {persons = {ann = {weight = math.huge}}},
       ["`slots` is 1.5, not a whole number"] = {persons = {ann = {slots = 1.5}}},
-      ["`memory` is wrong: `lots` is not a size"] = {default = {memory = "lots"}},
+      ["`memory` is the string \"lots\", not a size"] = {default = {memory = "lots"}},
       ["shares has no field `person`"] = {person = {}},
       ["`persons` has the name <b>"] = {persons = {["<b>"] = {}}},
       ["persons.ann requires a table of fields"] = {persons = {ann = 2}},
-      ["`half_life` is wrong: `soon` is not a duration"] = {half_life = "soon"},
+      ["`half_life` is the string \"soon\", not a duration"] = {half_life = "soon"},
       ["a nil is no table"] = false,
     } do
       local ok, err = shares.check(given or nil)
