@@ -38,6 +38,7 @@ struct stream {
     size_t sent;         /* bytes of it */
     uint64_t number;     /* of the last sample taken */
     uint64_t state;      /* version of the last state taken */
+    uint64_t judged;     /* the newest sample when its request was judged last: a token may end meanwhile */
     bool asleep;         /* suspended until there are samples */
 };
 
@@ -94,6 +95,12 @@ struct tide_http {
 };
 
 uint64_t tide__http_now(void); /* ms, monotonic */
+
+/* ---- server.c ---- */
+/* The guard's status of a request, with the headers of its connection, as of now, and who it is from. Under the lock,
+ * on the library's thread. */
+int tide__http_judge(struct tide_http *http, struct MHD_Connection *connection, const struct tide_http_head *request,
+                     struct tide_http_person *who, const char **why);
 
 /* ---- certificate.c ---- */
 /* Who the certificate of a connection is for, if the authority made it for this cluster and it is valid now. Under the

@@ -137,18 +137,14 @@ static unsigned wrong_token(struct tide_http *http) {
     return (unsigned)(http->wrong_delay / 1000);
 }
 
-static int judge(struct tide_http *http, struct MHD_Connection *connection, struct request *r, const char *method,
-                 const char *version, const char **why, unsigned *wait_s) {
+int tide__http_judge(struct tide_http *http, struct MHD_Connection *connection, const struct tide_http_head *request,
+                     struct tide_http_person *who, const char **why) {
     struct listing all = {.count = 0};
+    struct tide_http_head head = *request;
     MHD_get_connection_values_n(connection, MHD_HEADER_KIND, collect, &all);
-    const struct tide_http_head head = {.method = method,
-                                        .target = r->target,
-                                        .target_size = r->target_size,
-                                        .version = version,
-                                        .headers = all.items,
-                                        .header_count = all.count};
+    head.headers = all.items;
+    head.header_count = all.count;
     struct tide_http_person certificate;
-    pthread_mutex_lock(&http->lock);
     const bool known = tide__http_certificate(http, connection, &certificate);
     const struct tide_http_rules rules = {.host = http->host,
                                           .host_name = http->host_name,
@@ -159,7 +155,15 @@ static int judge(struct tide_http *http, struct MHD_Connection *connection, stru
                                           .now = (int64_t)time(NULL),
                                           .certificate = known ? &certificate : NULL,
                                           .open = http->open};
-    int status = tide_http_guard(&rules, &head, &r->person, why);
+    return tide_http_guard(&rules, &head, who, why);
+}
+
+static int judge(struct tide_http *http, struct MHD_Connection *connection, struct request *r, const char *method,
+                 const char *version, const char **why, unsigned *wait_s) {
+    const struct tide_http_head head = {
+        .method = method, .target = r->target, .target_size = r->target_size, .version = version};
+    pthread_mutex_lock(&http->lock);
+    int status = tide__http_judge(http, connection, &head, &r->person, why);
     *wait_s = status == 401 ? wrong_token(http) : 0;
     pthread_mutex_unlock(&http->lock);
     if (*wait_s > 0) {

@@ -69,17 +69,32 @@ static struct piece *next_piece(struct stream *stream) {
     return NULL;
 }
 
+/* Its token may have expired or been revoked since it began: judged again with each new sample. */
+static bool still_let_in(struct stream *stream) {
+    static const char target[] = "/api/stream";
+    const struct tide_http_head head = {
+        .method = "GET", .target = target, .target_size = sizeof target - 1, .version = "HTTP/1.1"};
+    struct tide_http_person who;
+    const char *why;
+    if (stream->judged == stream->http->last) {
+        return true;
+    }
+    stream->judged = stream->http->last;
+    return tide__http_judge(stream->http, stream->connection, &head, &who, &why) == 0;
+}
+
 static ssize_t read_more(void *arg, uint64_t position, char *out, size_t capacity) {
     struct stream *stream = arg;
     struct tide_http *http = stream->http;
     ssize_t taken = 0;
     (void)position;
     pthread_mutex_lock(&http->lock);
+    const bool over = http->closing || (!stream->piece && !still_let_in(stream));
     if (!stream->piece) {
-        stream->piece = http->closing ? NULL : next_piece(stream);
+        stream->piece = over ? NULL : next_piece(stream);
         stream->sent = 0;
     }
-    if (http->closing) {
+    if (over) {
         taken = MHD_CONTENT_READER_END_OF_STREAM;
     } else if (stream->piece) {
         size_t left = stream->piece->size - stream->sent;
@@ -118,7 +133,7 @@ struct MHD_Response *tide__http_stream(struct tide_http *http, struct MHD_Connec
     if (!stream) {
         return NULL;
     }
-    *stream = (struct stream){.http = http, .connection = connection, .number = after};
+    *stream = (struct stream){.http = http, .connection = connection, .number = after, .judged = http->last};
     struct MHD_Response *response =
         MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read_more, stream, ended);
     if (!response) {

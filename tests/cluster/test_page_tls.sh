@@ -125,6 +125,10 @@ PY
 
 # Tokens and certificates that are revoked end while it serves; new ones count.
 asks "$gone" GET /api/state; expect '^200 ' "before it is revoked"
+curl -sN --max-time 60 --cacert keys/lab/page/cert.pem -H "Authorization: Bearer $gone" "https://127.0.0.1:$port/api/stream?after=0" >stream.txt 2>/dev/null </dev/null &
+stream=$!
+started+=("$stream")
+wait_for 20 grep -q '^event: state' stream.txt
 for name in dora eve; do
     serial=$(awk -v name="$name" '$3 == name {print $1}' keys/lab/ca/issued)
     run 0 keys revoke "$serial"
@@ -132,6 +136,7 @@ done
 is_gone() { asks "$gone" GET /api/state && grep -q '^401' answer.txt; }
 wait_for 20 is_gone
 asks "" GET /api/me eve; expect '^401' "a revoked certificate"
+wait "$stream" || fail "a stream continues after its token was revoked"
 late=$(token frank read)
 is_in() { asks "$late" GET /api/me && grep -q '"person":"frank"' answer.txt; }
 wait_for 20 is_in
