@@ -57,6 +57,16 @@ def press(key):
     driver.find_element(By.TAG_NAME, "body").send_keys(key)
 
 
+def fits_800_px(keys):
+    driver.set_window_size(800, 1000)
+    wait_for("room at 800 px", lambda: driver.execute_script("return innerWidth <= 800"))
+    for key in keys:
+        press(key)
+        wide = driver.execute_script("""return document.documentElement.scrollWidth <= innerWidth ? null :
+          [...document.querySelectorAll('#panel *')].filter(e => e.getBoundingClientRect().right > innerWidth).map(e => e.outerHTML.slice(0, 120))""")
+        expect(wide is None, f"panel {key} fits 800 px: {wide}")
+
+
 def picture(name):
     driver.save_screenshot(os.path.join(WORK, name + ".png"))
 
@@ -152,7 +162,8 @@ try:
         expect(driver.execute_script("return !window.harm && document.querySelectorAll('img').length === 0 && document.querySelectorAll('body script').length === 0"),
                f"panel {key} makes no element of a name")
     picture("hostile")
-
+    fits_800_px(wants)
+    driver.set_window_size(1600, 1200)
     driver.execute_script("take = window.real")
 
     # Light and dark, narrow, by keyboard.
@@ -161,11 +172,7 @@ try:
     press("t")
     expect(before != driver.execute_script("return getComputedStyle(document.body).backgroundColor"), "t changes light and dark")
     picture("dark")
-    driver.set_window_size(800, 1000)
-    wait_for("room at 800 px", lambda: driver.execute_script("return document.documentElement.scrollWidth <= innerWidth"))
-    for key in wants:
-        press(key)
-        expect(driver.execute_script("return document.documentElement.scrollWidth <= innerWidth"), f"panel {key} fits 800 px")
+    fits_800_px(wants)
     picture("narrow")
     # A phone: 360 px, with 64 nodes and names that do not break.
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": 360, "height": 780, "deviceScaleFactor": 2, "mobile": True})
