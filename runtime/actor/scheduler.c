@@ -241,16 +241,25 @@ void mailbox_handled(struct actor *actor, size_t bytes) {
 
 /* ---- dispatch of what the inbox and local senders hand over ---- */
 
+/* A message from outside is where the mailbox counts it, or nowhere: both counts have it for a moment, never none. */
+static void posted_arrived(struct actor *actor, size_t size) {
+    atomic_fetch_sub_explicit(&actor->posted_messages, 1, memory_order_release);
+    atomic_fetch_sub_explicit(&actor->posted_bytes, (unsigned)size, memory_order_release);
+}
+
 static void deliver(struct scheduler *s, struct message *m) {
     struct actor *actor = actor_find(s, m->u.in.to);
-    if (m->posted && actor) {
-        atomic_fetch_sub_explicit(&actor->posted_messages, 1, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&actor->posted_bytes, m->u.in.size, memory_order_relaxed);
-    }
-    const bool live = actor && actor->lifecycle == ACTOR_LIVE;
+    const bool live = actor && actor->lifecycle == ACTOR_LIVE, posted = m->posted && actor;
+    const size_t size = m->u.in.size;
     if (live && actor_opens_to(actor, m->u.in.right)) {
         mailbox_push(s, actor, m);
+        if (TIDE_UNLIKELY(posted)) {
+            posted_arrived(actor, size);
+        }
         return;
+    }
+    if (posted) {
+        posted_arrived(actor, size);
     }
     if (m->u.in.kind == TIDE_CALL && live) {
         signal_send(s, OP_REPLY, m->u.in.from, m->u.in.to, m->u.in.call, TIDE_EPERM,

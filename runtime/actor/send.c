@@ -211,10 +211,11 @@ static int reserve_room(struct scheduler *target, tide_address to, size_t size, 
     tide_lock(&target->slots_lock); /* no other actor takes the slot meanwhile */
     struct actor *actor = actor_find(target, to);
     if (actor) {
-        const uint64_t messages = (uint64_t)atomic_load_explicit(&actor->mailbox_messages, memory_order_relaxed) +
-                                  atomic_load_explicit(&actor->posted_messages, memory_order_relaxed);
-        const uint64_t bytes = (uint64_t)atomic_load_explicit(&actor->mailbox_bytes, memory_order_relaxed) +
-                               atomic_load_explicit(&actor->posted_bytes, memory_order_relaxed);
+        /* What is posted first: a message that moves on between the two looks is counted twice, not missed. */
+        const uint64_t on_way = atomic_load_explicit(&actor->posted_messages, memory_order_acquire);
+        const uint64_t bytes_on_way = atomic_load_explicit(&actor->posted_bytes, memory_order_acquire);
+        const uint64_t messages = on_way + atomic_load_explicit(&actor->mailbox_messages, memory_order_relaxed);
+        const uint64_t bytes = bytes_on_way + atomic_load_explicit(&actor->mailbox_bytes, memory_order_relaxed);
         if (messages > 0 && (messages >= actor->messages_max || bytes + size > actor->bytes_max)) {
             rc = tide_fail(TIDE_EBUSY, "the mailbox of %u:%llu is full", tide_address_node(to),
                            (unsigned long long)tide_address_id(to));
