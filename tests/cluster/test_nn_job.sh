@@ -111,6 +111,7 @@ local job = nn.job {
     local x = tide.tensor.zeros("f32", 100, 3):normal(1)
     local y = x:row_sums():map "x > 0":convert "i32"
     if opt.bad > 0 then x[opt.bad] = 0 / 0 end
+    if opt.bad < 0 then x:fill(0 / 0) end
     return {parts = {["train.x"] = x, ["train.y"] = y}, count = 100}
   end),
 }
@@ -134,6 +135,10 @@ for clip in 0 1; do
 done
 run 0 run nan.lua --nan skip --every 2 # a local step is one worker's half of a batch
 says out.txt '^report 2 skipped 1 of 95 examples, fc1 seen$'
+for every in 0 2; do
+    run 1 run nan.lua --bad -1 --nan skip --every $every # nothing learned is no success
+    says err.txt 'all [0-9]+ steps of epoch 1 were skipped: none had a finite loss'
+done
 run 0 run nan.lua --bad 0
 says out.txt '^report 2 skipped 0 of 100 examples, fc1 seen$'
 finish

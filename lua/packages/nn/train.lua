@@ -328,6 +328,13 @@ function trainer:validate(report, part)
   end
 end
 
+-- With `nan = "skip"` an epoch of which nothing is left has no loss, and learned nothing.
+local function refuse_all_skipped(number, skipped)
+  local why <const> = ("all %d steps of epoch %d were skipped: none had a finite loss"):format(skipped, number)
+  error(package.error("T0903", why,
+    {help = "look for inputs that are not finite; a smaller rate, or clip = 1, bounds the loss"}), 0)
+end
+
 local function run_epoch(self, epoch)
   local w <const> = self.w
   self.model.params = w.params -- of the newest report, the same on all workers
@@ -349,6 +356,8 @@ local function run_epoch(self, epoch)
   if goes_on then add(total, goes_on.total) end
   self.own = own
   if #left > 0 then return self:pause(left, total) end
+  local skipped <const> = math.max(total.skipped or 0, own.skipped)
+  if total.count == 0 and skipped > 0 then refuse_all_skipped(epoch.number, skipped) end
   local report <const> = self:settle()
   add(report, self.figures)
   self.figures = {}
