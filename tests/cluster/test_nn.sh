@@ -153,6 +153,7 @@ tide.main(function()
   refused("nn.sgd has no option `momentum`", nn.sgd, {lr = 1, momentum = 0.9})
   refused('input "x" is f32 rows of 6, not f32 rows of 5', m.step, m, batch(4, 5, 3))
   refused('input "x" is a number, not a tensor', m.step, m, {x = 3})
+  refused('the batch has no input "y"', m.step, m, {x = data.x}) -- not that of the step before
   refused("a batch is a table of tensors by names of inputs, not a number", m.step, m, 3)
   refused("nn.schedule.cosine(rate, steps, low) of numbers; argument 1 is a table", nn.schedule.cosine, {lr = 1})
   refused("nn.schedule.step(rate, every, factor) of numbers; argument 3 is a nil", nn.schedule.step, 1, 2)

@@ -200,18 +200,17 @@ local function feed(self, run, batch, training)
   local count, of
   for _, name in ipairs(program.inputs) do -- in their order, so that mistakes are named the same way each time
     local given <const> = batch[name]
-    if given then
-      if type(given) ~= "userdata" then
-        error(package.error("T0903", ("input \"%s\" is a %s, not a tensor"):format(name, type(given))), 0)
-      end
-      local fits <const>, problem <const> = pcall(run.feed, run, name, given, first)
-      if not fits then error(package.error("T0903", package.error_from(problem).message), 0) end
-      if count and given:rows() ~= count then
-        local why <const> = "input \"%s\" has %d rows, input \"%s\" has %d: a row of each is an example"
-        error(package.error("T0903", why:format(of, count, name, given:rows())), 0)
-      end
-      count, of = given:rows(), name
+    if type(given) ~= "userdata" then
+      local why <const> = given == nil and 'the batch has no input "%s"' or 'input "%s" is a %s, not a tensor'
+      error(package.error("T0903", why:format(name, type(given))), 0)
     end
+    local fits <const>, problem <const> = pcall(run.feed, run, name, given, first)
+    if not fits then error(package.error("T0903", package.error_from(problem).message), 0) end
+    if count and given:rows() ~= count then
+      local why <const> = "input \"%s\" has %d rows, input \"%s\" has %d: a row of each is an example"
+      error(package.error("T0903", why:format(of, count, name, given:rows())), 0)
+    end
+    count, of = given:rows(), name
   end
   return batch.rows or count and count - first + 1 or 0
 end

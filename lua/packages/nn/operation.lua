@@ -211,7 +211,8 @@ function nn.check_gradient(f, inputs, o)
     end
   end
   if loss() ~= first then refuse("the same call gives two results") end
-  m:backward {rows = 0}
+  batch.rows = 0
+  m:backward(batch)
   if result.checked == 0 then
     refuse("no element was compared, %d lie at kinks", result.skipped)
   end
