@@ -10,6 +10,8 @@
 #include <string.h>
 
 static const uint64_t INDEX_MOST = UINT32_MAX - 1;
+/* So many columns are taken without a word, 64 MiB of numbers; of more, each entry stands for at most so many. */
+static const uint32_t COLUMNS_TRUSTED = 1 << 24, COLUMNS_AN_ENTRY = 64;
 
 /* Where something was seen, for errors that are known later. */
 struct place {
@@ -226,6 +228,23 @@ int tide_libsvm_end(struct tide_libsvm_reader *r) {
     return code;
 }
 
+/* Everything that has a number a column would be as large as a mistaken index says. */
+static int check_columns(const struct tide_libsvm_reader *r) {
+    const struct tide_libsvm *data = &r->out;
+    uint64_t entries = 0;
+    for (size_t p = 0; p < r->part_count; p++) {
+        entries += data->parts[p].offsets[data->parts[p].rows];
+    }
+    if (r->options.columns != 0 || data->columns <= COLUMNS_TRUSTED || data->columns / COLUMNS_AN_ENTRY < entries) {
+        return 0;
+    }
+    return tide_fail(TIDE_EPROTO,
+                     "%s: line %zu: column %zu: index '%u' is far beyond the %llu entries of the data; "
+                     "if it is right, say columns = %u or more",
+                     r->largest_at.name, r->largest_at.line, r->largest_at.column, r->largest,
+                     (unsigned long long)entries, data->columns);
+}
+
 int tide_libsvm_finish(struct tide_libsvm_reader *r, struct tide_libsvm *out) {
     struct tide_libsvm *data = &r->out;
     data->base = r->options.base >= 0 ? (uint32_t)r->options.base : !r->zero;
@@ -237,7 +256,8 @@ int tide_libsvm_finish(struct tide_libsvm_reader *r, struct tide_libsvm *out) {
                          r->largest_at.name, r->largest_at.line, r->largest_at.column, r->options.columns, data->base,
                          r->largest, data->columns);
     }
-    int code = check_names(r);
+    int code = check_columns(r);
+    code = code == 0 ? check_names(r) : code;
     if (code != 0) {
         return code;
     }

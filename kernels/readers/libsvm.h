@@ -35,7 +35,7 @@ void tide_libsvm_release(struct tide_libsvm *data); /* also of a failed read */
 enum { TIDE_LIBSVM_BASE_AUTO = -1 }; /* 0 if an index 0 occurs anywhere, else 1 */
 struct tide_libsvm_options {
     int base;         /* TIDE_LIBSVM_BASE_AUTO, 0, 1 */
-    uint32_t columns; /* an index beyond is refused; 0: as many as there are */
+    uint32_t columns; /* an index beyond is refused; 0: as many as there are, unless the entries are far too few */
     bool classes; /* labels are names: one that f32 does not hold, or cannot distinguish from another, is rejected */
     bool tasks;   /* qid is the number of a row's task */
 };

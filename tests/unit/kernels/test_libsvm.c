@@ -188,6 +188,7 @@ static void test_damaged_lines_are_refused_with_line_and_column(void **state) {
     REFUSE("1 1:\0001\n", "f: line 1: column 5", "NUL");
     const struct tide_libsvm_options one = {.base = 1}, few = {.base = -1, .columns = 3};
     refuse_of(one, "1 1:1\n1 0:1\n", 12, "f: line 2: column 3", "base = 0");
+    refuse_of(one, "1 1:1\n1 4294967294:1\n", 21, "f: line 2: column 3", "far beyond the 2 entries");
     refuse_of(few, "1 1:1\n1 2:1 4:1\n1 1:1", 21, "f: line 2: column 7", "columns = 4");
     refuse_of(few, "1 0:1 3:1\n", 10, "f: line 1: column 7", "counted from 0");
 }
