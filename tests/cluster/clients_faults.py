@@ -32,7 +32,8 @@ def stalls(c, kept, factors):
         began = time.monotonic()
         try:
             kept.pull(KEYS, timeout=0.3)
-            raise AssertionError("a stalled node answered")
+            # Where the load is high, the others may have declared it dead: then its copies answer.
+            assert member(node["name"])["state"] != "up", "a stalled node answered"
         except tide.TimeoutError:
             assert time.monotonic() - began < 0.3 + SLACK
         try:
