@@ -188,10 +188,10 @@ function paper.write(_, name, text)
   return path
 end
 
----What kernels cost, as a file for `tide sim --costs`: {[kernel] = seconds of a row}.
-function paper:costs(name, rows)
+---What kernels cost, as a file for `tide sim --costs`: {[kernel] = seconds of a row}; call_s of a call, else 10 us.
+function paper:costs(name, rows, call_s)
   local kernels <const> = {}
-  for kernel, seconds in pairs(rows) do kernels[kernel] = {call_s = 1e-5, row_s = seconds} end
+  for kernel, seconds in pairs(rows) do kernels[kernel] = {call_s = call_s or 1e-5, row_s = seconds} end
   return self:write(name .. ".json", tide.json.encode {schema = "tide.costs/1", kernels = kernels})
 end
 
