@@ -5,6 +5,8 @@
  */
 #include "store/tier/tier.h"
 
+enum { REST_NS = 1000000, RESTS_NS = 64 * REST_NS }; /* the first rest, and the longest */
+
 atomic_uint_fast64_t *tide__tier_word(struct tide_table *table, uint64_t key, uint64_t *old) {
     atomic_uint_fast64_t *word;
     int code;
@@ -27,6 +29,7 @@ static void chill(struct tide__tier *tier, uint64_t *word, uint32_t place) {
     tier->cold++;
     tide__tier_count(tier);
     tier->hand_rounds = 0;
+    tier->rest_ns = 0;
 }
 
 static bool is_written(const struct tide__tier *tier, uint32_t place) {
@@ -135,11 +138,16 @@ static bool in_vain(const struct tide__tier *tier) {
     return tier->hand_rounds > TIDE__WARM + 2;
 }
 
+/* While the disk refuses writes, only the hand finds room for reads: rows whose copy is on the disk already. */
+bool tide__hand_rests(const struct tide__tier *tier) {
+    return !tier->error && tide_port_now(tier->port) < tier->hand_due;
+}
+
 void tide__hand_step(struct tide__tier *tier) {
     struct tide_table *table = tier->table;
     uint32_t left = (uint32_t)tide_limit(store_tier_visits);
     tier->freezing = tier->freezing || tide__slab_used(&table->slab) >= wake_at(tier);
-    if (!tier->freezing || !tier->opened) {
+    if (!tier->freezing || !tier->opened || tide__hand_rests(tier)) {
         return;
     }
     while (left > 0 && !enough(tier) && !in_vain(tier)) {
@@ -161,6 +169,8 @@ void tide__hand_step(struct tide__tier *tier) {
         tide__stream_flush(tier, &tier->freeze);
         tier->hand_rounds = 0;
         tier->rests = true;
+        tier->rest_ns = tier->rest_ns == 0 ? REST_NS : tier->rest_ns < RESTS_NS ? 2 * tier->rest_ns : RESTS_NS;
+        tier->hand_due = tide_port_now(tier->port) + tier->rest_ns;
     } /* else the next turn continues, or the one after the write of the block */
 }
 

@@ -433,12 +433,13 @@ static uint64_t turn(struct tide__tier *tier) {
     tide__work_finish(tier);
     tide__hand_step(tier);
     tide__thaw_step(tier);
-    if (tier->freezing && !tier->freeze.busy && !tier->rests) {
+    const bool hand_rests = tier->rests || (tier->freezing && tide__hand_rests(tier));
+    if (tier->freezing && !tier->freeze.busy && !hand_rests) {
         tide__tier_again(tier); /* new rows need room */
     }
     tide__compact_step(tier);
     tell(tier);
-    const bool waits = tier->opens_again || tier->rests || tier->error || tier->later.first || now < tier->compact_at;
+    const bool waits = tier->opens_again || hand_rests || tier->error || tier->later.first || now < tier->compact_at;
     return waits ? RETRY_NS : 0;
 }
 

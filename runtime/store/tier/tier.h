@@ -136,6 +136,8 @@ struct tide__tier {
     uint32_t hand_slot;
     uint64_t hand_at;
     uint32_t hand_rounds; /* since the hand last found a row */
+    uint64_t hand_due;    /* until then the hand rests, ever longer while it finds no row: rest_ns */
+    uint64_t rest_ns;
     bool freezing, rests; /* rests: the hand found no row and retries later */
     /* thaw.c */
     struct tide__wants wants, anew, later; /* cold rows; new rows; rows to retry, which another node waits for */
@@ -222,6 +224,7 @@ int tide__tier_read(struct tide_table *table, uint32_t place, uint64_t key, floa
 int tide__tier_unreadable(const struct tide__tier *tier, uint32_t place, uint64_t key, const char *why);
 
 /* ---- hand.c, thaw.c, compact.c ---- */
+bool tide__hand_rests(const struct tide__tier *tier);
 void tide__hand_step(struct tide__tier *tier);
 void tide__freeze_done(struct tide__tier *tier, struct tide__work *work);
 void tide__tier_want(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word);
