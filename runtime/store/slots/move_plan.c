@@ -479,7 +479,7 @@ void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version
         return;
     }
     struct batch *b = *place;
-    /* Nodes whose operations the old home passed on have heard of the new one: the way back is a newer version. */
+    /* Nodes whose operations the old home passed on may know the new one: the way back is a newer version. */
     const uint32_t back = lost_count > 0 ? ++entry->version : 0;
     for (uint32_t i = 0; i < b->count; i++) {
         uint32_t slot = b->slots[i];
