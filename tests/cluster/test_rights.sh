@@ -146,7 +146,8 @@ holds() { [ "$("$TIDE" attach rights -e 'print(core.console_bytes() >> 20)' 2>/d
 holder=$!
 started+=("$holder")
 wait_for 20 holds -ge 57
-run 1 attach rights --role read -e '1 + 1'
+refused() { ! "$TIDE" attach rights --role read -e '1 + 1' >out.txt 2>err.txt </dev/null; }
+wait_for 20 refused # what it holds rises and falls while it grows
 says err.txt 'T0603.*sessions below admin on this node hold [0-9]+ of their 64 MiB: end one'
 run 0 attach rights -e '1 + 1'
 kill -INT "$holder"
