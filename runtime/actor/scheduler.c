@@ -241,7 +241,7 @@ void mailbox_handled(struct actor *actor, size_t bytes) {
 
 /* ---- dispatch of what the inbox and local senders hand over ---- */
 
-/* A message from outside is where the mailbox counts it, or nowhere: both counts have it for a moment, never none. */
+/* Called once the mailbox counts the message, or it is gone: a look at both counts may find it twice, never missing. */
 static void posted_arrived(struct actor *actor, size_t size) {
     atomic_fetch_sub_explicit(&actor->posted_messages, 1, memory_order_release);
     atomic_fetch_sub_explicit(&actor->posted_bytes, (unsigned)size, memory_order_release);
