@@ -5,7 +5,7 @@
  */
 #include "store/tier/tier.h"
 
-enum { REST_NS = 1000000, RESTS_NS = 64 * REST_NS }; /* the first rest, and the longest */
+enum { REST_MOST_NS = 64 * TIDE__TIER_RETRY_NS };
 
 atomic_uint_fast64_t *tide__tier_word(struct tide_table *table, uint64_t key, uint64_t *old) {
     atomic_uint_fast64_t *word;
@@ -169,7 +169,9 @@ void tide__hand_step(struct tide__tier *tier) {
         tide__stream_flush(tier, &tier->freeze);
         tier->hand_rounds = 0;
         tier->rests = true;
-        tier->rest_ns = tier->rest_ns == 0 ? REST_NS : tier->rest_ns < RESTS_NS ? 2 * tier->rest_ns : RESTS_NS;
+        tier->rest_ns = tier->rest_ns == 0             ? TIDE__TIER_RETRY_NS
+                        : tier->rest_ns < REST_MOST_NS ? 2 * tier->rest_ns
+                                                       : REST_MOST_NS;
         tier->hand_due = tide_port_now(tier->port) + tier->rest_ns;
     } /* else the next turn continues, or the one after the write of the block */
 }

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-enum { ROWS_LEAST = 8, OWNER_BYTES = 512, TEXT_BYTES = 1500, RETRY_NS = 1000000 };
+enum { ROWS_LEAST = 8, OWNER_BYTES = 512, TEXT_BYTES = 1500 };
 static const char owner_begins[] = "tide tier 1\n";
 #define OPEN_NS (5 * TIDE_SECOND)
 
@@ -440,7 +440,7 @@ static uint64_t turn(struct tide__tier *tier) {
     tide__compact_step(tier);
     tell(tier);
     const bool waits = tier->opens_again || hand_rests || tier->error || tier->later.first || now < tier->compact_at;
-    return waits ? RETRY_NS : 0;
+    return waits ? TIDE__TIER_RETRY_NS : 0;
 }
 
 int tide__tier_message(struct tide_store *store, struct tide__incoming *in) {
@@ -471,7 +471,7 @@ static uint64_t end_of_turn(struct tide_store *store) {
             tier->due = wait ? tide_port_now(store->port) + wait : 0;
         }
         if (tier && tier->due) {
-            again = RETRY_NS;
+            again = TIDE__TIER_RETRY_NS;
         }
     }
     return again;

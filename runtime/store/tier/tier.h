@@ -39,7 +39,8 @@ enum {
     TIDE__TIER_BLOCK = 4096, /* unit and alignment of reads and writes, bytes */
     TIDE__TIER_SEGMENTS = 1 << 16,
     TIDE__TIER_PATH = 400,
-    TIDE__WARM = 3, /* largest warmth: passes of the hand for which an unused row stays */
+    TIDE__TIER_RETRY_NS = 1000000, /* until what could not be done now is tried again */
+    TIDE__WARM = 3,                /* largest warmth: passes of the hand for which an unused row stays */
 };
 #define TIDE__PLACE_NONE (UINT32_MAX - 1)
 
