@@ -140,7 +140,7 @@ static bool in_vain(const struct tide__tier *tier) {
 
 /* While the disk refuses writes, only the hand finds room for reads: rows whose copy is on the disk already. */
 bool tide__hand_rests(const struct tide__tier *tier) {
-    return !tier->error && tide_port_now(tier->port) < tier->hand_due;
+    return !(tier->error && tier->wants.first) && tide_port_now(tier->port) < tier->hand_due;
 }
 
 void tide__hand_step(struct tide__tier *tier) {
