@@ -93,12 +93,16 @@ end
 ---@param axis integer
 function nn.min(x, axis) return -nn.max(-a_value("nn.min", x), axis) end
 
+local FINITE <const> = 0x1.fffffep127 -- the largest f32
+
 ---log(sum(exp x)) along an axis, which becomes 1.
 ---@param x tide.nn.value
 ---@param axis integer
 function nn.logsumexp(x, axis)
   return with_last(a_value("nn.logsumexp", x), axis, function(v)
-    return v:slice(1, 1) - v:log_softmax():slice(1, 1)
+    -- relative to the largest: any other element may be a mask of -1e9 or -inf, of which the sum has no digit
+    local largest <const> = v:topk(1):max(-FINITE):min(FINITE)
+    return (v - largest):exp():sum "rows":log() + largest
   end)
 end
 
