@@ -64,7 +64,7 @@ end
 ---@return boolean whether it is within the bounds
 ---@return string bounds "from 1 to 256"
 function checks.within(row, value)
-  local fits <const> = not (row.min and value < row.min or row.above and value <= row.above
+  local fits <const> = value == value and not (row.min and value < row.min or row.above and value <= row.above
     or row.max and value > row.max)
   return fits, bounds(row, (TYPES[row.type] or {})[4]):sub(2)
 end

@@ -129,8 +129,8 @@ declared.job = {
   {name = "checkpoint", type = "table", said = "tide.job_checkpoint", doc = "written now and then"},
   {name = "progress", type = "table", said = "{total?: integer, unit?: string}",
    doc = "what the progress line counts up to"},
-  {name = "seed", type = "number", said = "integer", doc = "of random numbers"},
-  {name = "workers", type = "number", said = "integer", doc = "slots that it takes where none are said"},
+  {name = "seed", type = "integer", doc = "of random numbers"},
+  {name = "workers", type = "integer", doc = "slots that it takes where none are said"},
   {name = "memory", type = "size", min = 1 << 20,
    doc = "memory cap of a run's tables on each node: \"256MB\""},
   {name = "batch", type = "integer|table", min = 1, max = BATCH_MOST,
@@ -151,7 +151,7 @@ declared.batch = {
 
 ---@type tide.declared[]
 declared.stop = {
-  {name = "epochs", type = "number", said = "integer", doc = "after so many reports"},
+  {name = "epochs", type = "integer", min = 1, doc = "after so many reports"},
   {name = "loss", type = "number", doc = "when the loss is at most this"},
   {name = "time", type = "duration", doc = "after so much time"},
   {name = "metric", type = "string",

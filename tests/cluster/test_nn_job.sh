@@ -141,4 +141,35 @@ for every in 0 2; do
 done
 run 0 run nan.lua --bad 0
 says out.txt '^report 2 skipped 0 of 100 examples, fc1 seen$'
+
+# ---- what ends a job ----
+cat >ends.lua <<'LUA'
+local tide, nn = require "tide", require "tide.nn"
+local opt = tide.options {epochs = {"passes; -1: not said", default = -1}, loss = {"that ends it", default = 0.0},
+                          patience = {"with the part valid, which has no label", default = 0}}
+local job = nn.job {
+  name = "ends", program = nn.sequential {input = {3}, loss = nn.xent(), nn.linear(2)}, batch = 10,
+  optimizer = nn.sgd {lr = 1}, epochs = opt.epochs >= 0 and opt.epochs or nil, validate = opt.patience > 0 and "valid" or nil,
+  stop = opt.patience > 0 and {patience = opt.patience} or opt.loss > 0 and {loss = opt.loss} or nil,
+  data = tide.data.lazy(function()
+    local x = tide.tensor.zeros("f32", 100, 3):normal(1)
+    return {parts = {["train.x"] = x, ["train.y"] = x:row_sums():map "x > 0":convert "i32", ["valid.x"] = x,
+                     ["valid.y"] = tide.tensor.zeros("i32", 100):fill(-1)}, count = 100}
+  end),
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 2}
+  local run <close>, last = cluster:start(job), 0
+  for r in run:events "report" do last = r.loss / r.examples end
+  print(("ended below the loss: %s"):format(last <= opt.loss))
+end)
+LUA
+run 0 run ends.lua --loss 0.3
+says out.txt '^ended below the loss: true$'
+run 1 run ends.lua
+says err.txt 'nn.job `ends`: `epochs`, passes over the data, is missing, and no `stop` rule ends the run'
+run 1 run ends.lua --epochs 0
+says err.txt '`epochs` is 0, not a whole number from 1 on'
+run 1 run ends.lua --patience 2
+says err.txt "the stop rule's metric \`valid_loss\` is of 0 \`valid_examples\` in each of 2 reports"
 finish

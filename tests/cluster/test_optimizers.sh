@@ -176,6 +176,11 @@ local function check_refusals()
   refused("nn.lion requires lr", nn.lion, {})
   refused("nn.each requires a function", nn.each, nn.sgd {lr = 1})
   refused("returns a number for parameter `wide`", function() net():compile {optimizer = nn.each(function() return 1 end)} end)
+  refused("`lr` returned -1.0 for step 1, not a finite number of 0 or more",
+    function() net():compile {optimizer = nn.sgd {lr = function() return -1.0 end}}:step(batch("cpu", 1, 1)) end)
+  for _, clip in ipairs {0, -1, 0 / 0, "1"} do
+    refused(("clip is %s, not a number above 0"):format(clip), function() net():compile {clip = clip} end)
+  end
   refused("average is 2, not a number between 0 and 1", function() net():compile {average = 2} end)
   refused("update requires an optimizer", function()
     local m = net():compile {}

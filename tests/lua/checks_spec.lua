@@ -10,6 +10,7 @@ local rows = require "tide.console.rows"
 ---@type tide.declared[]
 local ROWS <const> = {
   {name = "count", type = "integer", min = 1, max = 8, default = 2, doc = "how many"},
+  {name = "share", type = "number", min = 0, max = 1, doc = "of all"},
   {name = "every", type = "duration", above = 0, doc = "time between two"},
   {name = "memory", type = "size", min = 1 << 20, doc = "bytes"},
   {name = "how", type = "string", choices = {"read", "write"}, doc = "which way"},
@@ -28,6 +29,7 @@ describe("options from one declaration", function()
   it("refuse what does not fit: what, where, and what would", function()
     for _, case in ipairs {
       {{count = 0}, "T0113", "f: `count` is 0, not a whole number from 1 to 8"},
+      {{share = 0 / 0}, "T0113", "f: `share` is " .. tostring(0 / 0) .. ", not a number from 0 to 1"},
       {{count = "3"}, "T0113", "f: `count` is the string \"3\", not a whole number from 1 to 8"},
       {{every = 0}, "T0113", "f: `every` is 0, not a time such as \"30s\" above 0 s"},
       {{every = "soon"}, "T0113",
@@ -37,7 +39,7 @@ describe("options from one declaration", function()
       {{what = 1}, "T0113", "f: `what` is 1, not a string or a function"},
       {{only = 1}, "T0113", "f: `only` is 1, not true or false"},
       {{cuont = 1}, "T0115", "f has no field `cuont`", "did you mean `count`?"},
-      {{zzzzzzz = 1}, "T0115", "f has no field `zzzzzzz`", "there are count every how memory only what"},
+      {{zzzzzzz = 1}, "T0115", "f has no field `zzzzzzz`", "there are count every how memory only share what"},
       {"x", "T0113", "f requires a table of fields"},
     } do
       local values <const>, err = checks.read("f", ROWS, case[1])
@@ -52,7 +54,8 @@ describe("options from one declaration", function()
 
   it("are annotations, and words of a command line", function()
     assert.equal('---@class tide.x\n---@field count? integer how many\n'
-      .. '---@field every? string|number time between two\n---@field memory? string|integer bytes\n'
+      .. '---@field share? number of all\n---@field every? string|number time between two\n'
+      .. '---@field memory? string|integer bytes\n'
       .. '---@field how? "read"|"write" which way\n'
       .. "---@field what? string|function an expression or a function\n---@field only? boolean nothing else\n",
       checks.annotation("tide.x", ROWS))

@@ -334,6 +334,23 @@ describe("the controller of a run", function()
     assert.same({false, false, false, false, false, true}, stops)
   end)
 
+  it("fails a run that a metric without a number would end", function()
+    for none, fault in pairs {"`rmse` is not a number in each of 2 reports",
+                              [0] = "`rmse` is of 0 `none` in each of 2 reports"} do
+      fresh()
+      local c = start_controller([[
+        local tide = require "tide"
+        tide.job {name = "j", worker = function() end, stop = {metric = "rmse", patience = 2, per = "none"}}
+      ]])
+      for id = 1, 2 do
+        for rank = 1, 3 do
+          from(c, rank, {op = "report", id = id, fields = {rmse = none == 1 and 0 / 0 or 0, none = none}})
+        end
+      end
+      assert.matches(fault, c.failed.message, 1, true)
+    end
+  end)
+
   it("holds the answer while the driver looks at a report", function()
     local c = start_controller()
     c.requested:handle {kind = "call", right = "node", from = "d:1", call = 1, value = {op = "next", hold = true}}

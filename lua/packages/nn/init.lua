@@ -57,6 +57,22 @@ local function whole(what, n)
   return n
 end
 
+-- What numbers of layers, rules and schedules may be.
+local RANGES <const> = {
+  share = {"a number from 0 to below 1", function(x) return x >= 0 and x < 1 end},
+  part = {"a number from 0 to 1", function(x) return x >= 0 and x <= 1 end},
+  rate = {"a finite number of 0 or more", function(x) return x >= 0 and x < math.huge end},
+  size = {"a finite number above 0", function(x) return x > 0 and x < math.huge end},
+  number = {"a finite number", function(x) return x > -math.huge and x < math.huge end},
+}
+
+---x, which has to be a number of that range: NaN is of none.
+local function bounded(what, x, range)
+  local says <const>, holds <const> = table.unpack(RANGES[range])
+  if type(x) ~= "number" or not holds(x) then refuse("%s is %s, not %s", what, tostring(x), says) end
+  return x
+end
+
 local function wrap(p, id) return setmetatable({program = p, id = id}, value) end
 
 ---Attributes the operations that follow in the list to the layer being made, if any, and to this line.
@@ -496,6 +512,11 @@ local function options(o)
   return o or {}
 end
 
+local function places(what, o)
+  if o.stride ~= nil then whole("the stride of " .. what, o.stride) end
+  if o.pad ~= nil and o.pad ~= 0 then whole("the pad of " .. what, o.pad) end
+end
+
 ---y = x W + b
 ---@param n integer outputs
 ---@param o? {bias?: boolean, name?: string}
@@ -517,6 +538,7 @@ function nn.conv(n, k, o)
   o = options(o)
   whole("the channels of a convolution", n)
   whole("the window of a convolution", k)
+  places("a convolution", o)
   return nn.layer("conv", "conv", function(p, x, own)
     local fan_in = k * k * x:columns()
     local y = apply(p, "conv", {x, own.param("w", {fan_in, n}, uniform(math.sqrt(6 / fan_in)))},
@@ -529,10 +551,12 @@ end
 ---@param o? {eps?: number, rate?: number, name?: string} rate: of the running statistics
 function nn.batchnorm(o)
   o = options(o)
+  local eps <const> = bounded("eps of batchnorm", o.eps or 1e-5, "rate")
+  local rate <const> = bounded("rate of batchnorm", o.rate or 0.1, "part")
   return nn.layer("batchnorm", "bn", function(p, x, own)
     local c = x:columns()
     return apply(p, "batchnorm", {x, own.param("gamma", {c}, {"constant", 1}), own.param("beta", {c}),
-      own.state("mean", {c}, 0), own.state("var", {c}, 1)}, {eps = o.eps or 1e-5, rate = o.rate or 0.1})
+      own.state("mean", {c}, 0), own.state("var", {c}, 1)}, {eps = eps, rate = rate})
   end, o.name)
 end
 
@@ -540,10 +564,11 @@ end
 ---@param o? {eps?: number, name?: string}
 function nn.layernorm(o)
   o = options(o)
+  local eps <const> = bounded("eps of layernorm", o.eps or 1e-5, "rate")
   return nn.layer("layernorm", "ln", function(p, x, own)
     local c = x:columns()
     return apply(p, "layernorm", {x, own.param("gamma", {c}, {"constant", 1}), own.param("beta", {c})},
-      {eps = o.eps or 1e-5})
+      {eps = eps})
   end, o.name)
 end
 
@@ -562,6 +587,7 @@ end
 local function pool(operation, k, o)
   o = options(o)
   whole("the window of a pool", k)
+  places("a pool", o)
   return nn.layer(operation, operation, function(p, x)
     return apply(p, operation, {x}, {kh = k, kw = k, stride = o.stride or k, pad = o.pad or 0})
   end, o.name)
@@ -590,7 +616,7 @@ end
 ---Layer: sets a share of the elements to 0 in training and scales the rest up.
 ---@param share number of elements that become 0 in training
 function nn.dropout(share)
-  if type(share) ~= "number" or share < 0 or share >= 1 then refuse("dropout requires a share from 0 to below 1") end
+  bounded("the share of dropout", share, "share")
   return nn.layer("dropout", "dropout", function(p, x) return apply(p, "dropout", {x}, {keep = 1 - share}) end)
 end
 
@@ -677,7 +703,8 @@ end
 ---- update rules ----------------------------------------------------------------------------------------------------
 
 local tools <const> = {wrap = wrap, checked = checked, place = place, refuse = refuse, operand = operand, whole = whole,
-                       apply = apply, initial = initial, trace = nn.program, formula = trace, is_value = is_value,
+                       bounded = bounded, apply = apply, initial = initial, trace = nn.program, formula = trace,
+                       is_value = is_value,
                        caller = caller, known_options = known_options, layer = nn.layer, map = map}
 local rules <const> = require "tide.nn.rules"
 rules.install(nn, tools)
@@ -752,14 +779,20 @@ function nn.each(rule)
   return {each = rule}
 end
 
+local COUNTS <const> = {every = true, steps = true}
+
 -- A schedule whose first `required` arguments are needed, and all are numbers.
 local function schedule(form, required, make)
-  local given <const> = select(2, form:gsub("[,(]", ""))
+  local names <const> = {}
+  for name in form:match("%((.*)%)"):gmatch "%a+" do names[#names + 1] = name end
   return function(...)
-    for i = 1, math.max(given, select("#", ...)) do
-      local number <const> = select(i, ...)
-      if i > given or type(number) ~= "number" and (i <= required or number ~= nil) then
-        refuse("nn.schedule.%s of numbers; argument %d is a %s", form, i, type(number))
+    for i = 1, math.max(#names, select("#", ...)) do
+      local given <const> = select(i, ...)
+      if i > #names or type(given) ~= "number" and (i <= required or given ~= nil) then
+        refuse("nn.schedule.%s of numbers; argument %d is a %s", form, i, type(given))
+      end
+      if given then
+        bounded(("nn.schedule.%s: %s"):format(form, names[i]), given, COUNTS[names[i]] and "size" or "rate")
       end
     end
     return make(...)
@@ -790,6 +823,7 @@ nn.schedule = {
       refuse("nn.schedule.warmup(steps, schedule) of a number and a function of the step; it got a %s and a %s",
         type(steps), type(after))
     end
+    bounded("nn.schedule.warmup: steps", steps, "rate")
     return function(t) return after(t) * math.min(1, t / steps) end
   end,
 }

@@ -51,6 +51,10 @@ local function check_options(program, o)
   if o.nan ~= nil and o.nan ~= "stop" and o.nan ~= "skip" then
     error(package.error("T0903", ('nan is "stop" or "skip", not %q'):format(tostring(o.nan))), 0)
   end
+  if o.clip ~= nil and not (type(o.clip) == "number" and o.clip > 0) then
+    error(package.error("T0903", ("clip is %s, not a number above 0"):format(tostring(o.clip)),
+      {help = "it bounds the norm of the mean gradient; leave it out for none"}), 0)
+  end
   if o.average ~= nil and (math.type(o.average) ~= "float" or o.average <= 0 or o.average >= 1) then
     error(package.error("T0903", ("average is %s, not a number between 0 and 1, like 0.999"):format(
       tostring(o.average))), 0)

@@ -24,6 +24,9 @@ local PER <const> = {element = true, parameter = true, row = true, column = true
 
 local function is_rate(lr) return type(lr) == "number" or type(lr) == "function" end
 
+local RANGES <const> = {lr = "rate", decay = "rate", eps = "rate", rest_lr = "rate", mu = "share", beta1 = "share",
+                        beta2 = "share", clip = "size", power = "number"}
+
 ---Returns a function that makes the rule `name` of given options: those that have defaults, lr and decay.
 ---@param tools table of tide.nn
 function optimizer.options(tools, name, defaults, make)
@@ -34,6 +37,11 @@ function optimizer.options(tools, name, defaults, make)
     for key, value in pairs(defaults) do made[key] = value end
     for key, given in pairs(tools.known_options("nn." .. name, o, known)) do made[key] = given end
     if not is_rate(made.lr) then tools.refuse("nn.%s requires lr, a number or a function of the step", name) end
+    for key, range in pairs(RANGES) do
+      if made[key] ~= nil and type(made[key]) ~= "function" then
+        tools.bounded(("nn.%s: %s"):format(name, key), made[key], range)
+      end
+    end
     return make(made)
   end
 end
@@ -73,6 +81,8 @@ function optimizer.own(tools, o)
     tools.refuse('nn.optimizer %q: per is "element" or "parameter", not %q', o.name, tostring(o.per))
   end
   if not is_rate(o.lr) then tools.refuse("nn.optimizer %q requires lr, a number or a function of the step", o.name) end
+  if type(o.lr) == "number" then tools.bounded(("nn.optimizer %q: lr"):format(o.name), o.lr, "rate") end
+  if o.decay ~= nil then tools.bounded(("nn.optimizer %q: decay"):format(o.name), o.decay, "number") end
   if o.numbers and type(o.numbers) ~= "function" then
     tools.refuse("nn.optimizer %q: numbers is a function of the step", o.name)
   end
@@ -309,9 +319,10 @@ end
 function optimizer.rate(rule, step, params)
   if type(rule.lr) ~= "function" then return rule.lr end
   local rate <const> = rule.lr(step, params)
-  if type(rate) ~= "number" then
+  if type(rate) ~= "number" or not (rate >= 0 and rate < math.huge) then
     local info <const> = debug.getinfo(rule.lr, "S")
-    error(package.error("T0903", ("`lr` returned a %s for step %d, not a number"):format(type(rate), step),
+    local got <const> = type(rate) == "number" and tostring(rate) or "a " .. type(rate)
+    error(package.error("T0903", ("`lr` returned %s for step %d, not a finite number of 0 or more"):format(got, step),
       {where = ("%s:%d"):format(info.short_src, info.linedefined)}), 0)
   end
   return rate

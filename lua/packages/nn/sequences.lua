@@ -252,6 +252,7 @@ local ATTENTION <const> = {heads = true, kv_heads = true, causal = true, lengths
 function nn.attention(q, k, v, o)
   o = known_options("nn.attention", o, ATTENTION)
   local heads <const> = tools.whole("nn.attention: heads", o.heads)
+  if o.scale ~= nil then tools.bounded("nn.attention: scale", o.scale, "number") end
   local width <const> = a_value("nn.attention", q):columns() // heads
   return apply(q.program, "attention", {q, k, v, o.lengths},
     {heads = heads, kv_heads = o.kv_heads and tools.whole("nn.attention: kv_heads", o.kv_heads), causal = o.causal,
@@ -296,20 +297,22 @@ local ROTARY <const> = {heads = true, base = true, positions = true, pairing = t
 function nn.rotary(x, o)
   o = known_options("nn.rotary", o, ROTARY)
   local heads <const> = tools.whole("nn.rotary: heads", o.heads)
+  local base <const> = tools.bounded("nn.rotary: base", o.base or 10000, "size")
   local pairing <const> = o.pairing or "half"
   if pairing ~= "half" and pairing ~= "adjacent" then refuse("nn.rotary pairs \"half\" or \"adjacent\"") end
   return apply(a_value("nn.rotary", x).program, "rotary", {x, o.positions},
-    {k = x:columns() // heads, rate = o.base or 10000, tb = pairing == "adjacent"})
+    {k = x:columns() // heads, rate = base, tb = pairing == "adjacent"})
 end
 
 ---Layer: each row divided by the root of its mean square, then scaled by a parameter.
 ---@param o? {eps?: number, name?: string}
 function nn.rmsnorm(o)
   o = known_options("nn.rmsnorm", o, {eps = true, name = true})
+  local eps <const> = tools.bounded("eps of rmsnorm", o.eps or 1e-5, "rate")
   return tools.layer("rmsnorm", "rms", function(_, x, own)
     local c <const> = x:columns()
     local gamma <const> = own.param("gamma", {c}, {"constant", 1})
-    return x * (x:sqr():sum "rows" / c + (o.eps or 1e-5)):rsqrt() * gamma
+    return x * (x:sqr():sum "rows" / c + eps):rsqrt() * gamma
   end, o.name)
 end
 

@@ -517,6 +517,9 @@ local function check_job(o, changes)
   if not is_rule(o.optimizer) then
     fail(o, "`optimizer` is missing: an update rule like nn.adamw {lr = 1e-3}")
   end
+  if o.epochs == nil and o.stop == nil then
+    fail(o, "`epochs`, passes over the data, is missing, and no `stop` rule ends the run")
+  end
   if o.nan ~= nil and o.nan ~= "stop" and o.nan ~= "skip" then
     fail(o, ('`nan` is "stop" or "skip", not %q'):format(tostring(o.nan)))
   end
@@ -574,7 +577,7 @@ function train.job(o)
     on_worker_loss = "replay",
     prepare = function(w) w.trainer = new_trainer(w, o, changes) end,
     worker = function(w)
-      for epoch in w.trainer.group:epochs(o.epochs) do
+      for epoch in w.trainer.group:epochs(o.epochs or math.huge) do
         if epoch.resumes then
           w.trainer.replica:fetch()
           if w.state.steps then w.trainer:recall() end

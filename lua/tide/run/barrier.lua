@@ -177,7 +177,7 @@ function methods:no_better(stop, sum)
     self:fail(script.error("T0203", ("the stop rule's metric `%s` is not in the report"):format(stop.metric)))
     return false
   end
-  value = per and per > 0 and value / per or value
+  value = (stop.per or per and per > 0) and value / per or value -- of nothing: NaN, no better than any number
   local known <const> = self.state.stop_rule or {since = 0}
   self.state.stop_rule = known
   local gain <const> = known.best and (stop.better == "more" and value - known.best or known.best - value)
@@ -186,7 +186,14 @@ function methods:no_better(stop, sum)
   else
     known.since = known.since + 1
   end
-  return known.since >= stop.patience
+  if known.since < stop.patience then return false end
+  if not known.best then
+    local why <const> = per == 0 and ("of 0 `%s`"):format(stop.per) or "not a number"
+    self:fail(script.error("T0203", ("the stop rule's metric `%s` is %s in each of %d reports"):format(stop.metric, why,
+      known.since)))
+    return false
+  end
+  return true
 end
 
 ---@return string|nil why the stop rule of the job ends the run now
