@@ -188,7 +188,9 @@ local function samples()
   end
   local list = {}
   for place = 1, 4 do list[#list + 1] = found[place] end
-  return #list > 0 and list or {0, 1, 2}
+  if #list > 0 then return list end
+  for key = 0, math.min(3, data.entity_count) - 1 do list[#list + 1] = key end
+  return list
 end
 
 ---Names of the entities whose rows point the same way.

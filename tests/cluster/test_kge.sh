@@ -131,6 +131,9 @@ for nodes in 1 3; do
 done
 run 0 run "$root/examples/kge.lua" --data few --mode steps --dim 8 --epochs 2 --nodes 4 --workers 3 --technique relocate \
     --order buckets
+mkdir two && for part in train valid test; do printf 'a\tr\tb\n' >"two/$part.txt"; done
+run 0 run "$root/examples/kge.lua" --data two --dim 8 --epochs 1 --nodes 2
+says out.txt '^  b +a$' # the neighbours of both
 run 1 run "$root/examples/kge.lua" --order buckets --mode steps --cluster --technique relocate
 says err.txt 'buckets pass from worker to worker: --order buckets needs --mode steps, --technique relocate, no --cluster'
 nothing_left

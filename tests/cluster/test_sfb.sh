@@ -115,6 +115,38 @@ run 1 run "$root/examples/sfb.lua" --models svm
 says err.txt 'svm is none of the models'
 nothing_left
 
+# Numbers that no model trains with, where they are written.
+cat >numbers.lua <<'LUA'
+local tide = require "tide"
+local factors <const> = tide.factors
+local function refused(text, f, ...)
+  local ok, err = pcall(f, ...)
+  assert(not ok and tostring(err):find(text, 1, true), tostring(err))
+end
+local nan <const> = 0 / 0
+refused("factors.mlr: `lr` is -1, not a finite number of 0 or more", factors.mlr, {lr = -1})
+refused("factors.mlr: `l2` is " .. tostring(nan), factors.mlr, {l2 = nan})
+refused("factors.sdca: `l2` is 0, not a finite number above 0", factors.sdca, {l2 = 0})
+refused("factors.metric: `width` is 1.5, not a whole number of 1 or more", factors.metric, {width = 1.5})
+refused("factors.coding: `l1` is -1", factors.coding, {l1 = -1})
+local function job(o)
+  return factors.job {name = o.name, model = o.model or factors.mlr {}, batch = o.batch, epochs = o.epochs or 1,
+    data = tide.data.libsvm({generate = {train = o.train or 20, test = 5, columns = 9, nonzeros = 2, classes = 2}},
+      {labels = "class"})}
+end
+refused("factors.job: `batch` is 0, not a whole number of 1 or more", job, {name = "a", batch = 0})
+refused("factors.job: `epochs` is 0, not a whole number of 1 or more", job, {name = "b", batch = 1, epochs = 0})
+local rate <const> = job {name = "rate", batch = 5, model = factors.mlr {lr = function() end}}
+local single <const> = job {name = "single", batch = 1, model = factors.metric {}, train = 1}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 1}
+  local function ended(made) cluster:start(made):wait() end
+  refused("`lr` returned a nil for step 1", ended, rate)
+  refused("the data has no pair of examples", ended, single)
+end)
+LUA
+run 0 run numbers.lua
+
 # Dual variables are their worker's alone: without one the others begin its part anew.
 begin run same.lua --models sdca --workers 3 --fanout 1 --epochs 400 --lost
 under_way() { grep -q "^sdca 2 " out.txt 2>/dev/null; }

@@ -316,6 +316,9 @@ return function(given)
     if options.partition and options.partition ~= "rows" then
       error(package.error("T0113", "this version partitions matrices by rows"), 2)
     end
+    if options.blocks and (math.type(options.blocks) ~= "integer" or options.blocks < 1) then
+      error(package.error("T0113", ("matrix: blocks = %s is no whole number of 1 or more"):format(options.blocks)), 2)
+    end
     return setmetatable({
       reader = reader_of(data, where, options), blocks = options.blocks, row_bytes = options.row_bytes}, set)
   end

@@ -8,7 +8,9 @@
 local compute = require "tide.compute"
 local group = require "tide.nn.worker_group"
 local data = require "tide.data"
+local optimizer = require "tide.nn.optimizer"
 local package = require "tide.package"
+local ranges = require "tide.nn.ranges"
 local replica = require "tide.nn.replica"
 local tensor = require "tide.tensor"
 local tide = require "tide"
@@ -92,6 +94,7 @@ local KINDS <const> = {
     end,
     arguments = function(o, part, _, rng)
       local list, similar = pairs_of(part.labels, rng)
+      if #similar == 0 then fail("factors.metric: the data has no pair of examples") end
       return {pairs = list, similar = similar, weight = o.weight}, #similar
     end,
     start = function(_, w, rng) uniform(w, rng, math.sqrt(3 / w:columns())) end,
@@ -113,11 +116,19 @@ local KINDS <const> = {
 local spec = {}
 spec.__index = spec
 
+local RANGES <const> = {lr = "rate", l2 = "rate", sigma = "factor", width = "count", weight = "rate", atoms = "count",
+                        l1 = "size"}
+
 local function new_spec(kind, defaults, o)
   local self = setmetatable({kind = kind}, spec)
   for k, v in pairs(defaults) do self[k] = v end
   package.check_fields("T0203", "factors." .. kind, o or {}, defaults)
-  for k, v in pairs(o or {}) do self[k] = v end
+  for k, v in pairs(o or {}) do
+    local problem <const> = not (k == "lr" and type(v) == "function")
+      and ranges.problem(v, kind == "sdca" and k == "l2" and "size" or RANGES[k])
+    if problem then fail(("factors.%s: `%s` is %s"):format(kind, k, problem)) end
+    self[k] = v
+  end
   return self
 end
 
@@ -186,8 +197,7 @@ end
 ---The rate of a step; -1 for changes that are added unscaled.
 function model:rate(step)
   if self.adds then return -1 end
-  local lr <const> = self.spec.lr
-  return type(lr) == "function" and lr(step) or lr
+  return optimizer.rate(self.spec, step)
 end
 
 ---Passes on the factors of a batch of these examples.
@@ -427,6 +437,10 @@ function factors.job(o)
   package.check_fields("T0203", "factors.job", o, KNOWN)
   if getmetatable(o.model) ~= spec then
     fail("factors.job: `model` is none of factors.mlr, sdca, metric, coding {...}")
+  end
+  for _, name in ipairs {"batch", "epochs"} do
+    local problem <const> = ranges.problem(o[name], "count")
+    if problem then fail(("factors.job: `%s` is %s"):format(name, problem)) end
   end
   local job <const> = tide.job {
     name = o.name, data = o.data, seed = o.seed or 1, stop = {epochs = o.epochs},

@@ -3,6 +3,7 @@
 -- kernels. docs/guides/programs.md is the guide.
 local compute = require "tide.compute"
 local package = require "tide.package"
+local ranges = require "tide.nn.ranges"
 local tensor = require "tide.tensor"
 
 local nn = {}
@@ -57,19 +58,10 @@ local function whole(what, n)
   return n
 end
 
--- What numbers of layers, rules and schedules may be.
-local RANGES <const> = {
-  share = {"a number from 0 to below 1", function(x) return x >= 0 and x < 1 end},
-  part = {"a number from 0 to 1", function(x) return x >= 0 and x <= 1 end},
-  rate = {"a finite number of 0 or more", function(x) return x >= 0 and x < math.huge end},
-  size = {"a finite number above 0", function(x) return x > 0 and x < math.huge end},
-  number = {"a finite number", function(x) return x > -math.huge and x < math.huge end},
-}
-
----x, which has to be a number of that range: NaN is of none.
+---x, which has to be a number of that range.
 local function bounded(what, x, range)
-  local says <const>, holds <const> = table.unpack(RANGES[range])
-  if type(x) ~= "number" or not holds(x) then refuse("%s is %s, not %s", what, tostring(x), says) end
+  local problem <const> = ranges.problem(x, range)
+  if problem then refuse("%s is %s", what, problem) end
   return x
 end
 
