@@ -190,6 +190,38 @@ function checks.options(who, rows, given, code)
   return values
 end
 
+local TIME_MAX <const> = 253402300799 -- 9999-12-31 23:59:59, the last that dates print
+
+-- What a field of a record may be beside Lua's types.
+local FIELDS <const> = {
+  time = function(v) return type(v) == "number" and v >= 0 and v <= TIME_MAX end,
+  strings = function(v)
+    for _, each in ipairs(type(v) == "table" and v or {v}) do
+      if type(each) ~= "string" then return false end
+    end
+    return type(v) == "table"
+  end,
+}
+
+---A field of a record from a file, whose value has another type than the record's schema gives it. Anybody writes
+---files: a damaged one must not end the command that lists a thousand others.
+---@param record table
+---@param types table<string, string|table> by field: a type of Lua, "time" (seconds since 1970), "strings", or the types
+---  of a table's fields; a field may be absent
+---@return string|nil name nil: there is none
+function checks.odd_field(record, types)
+  for name, wanted in pairs(types) do
+    local v <const> = record[name]
+    local fits = v == nil or type(v) == wanted
+    if not fits and type(wanted) == "table" then
+      fits = type(v) == "table" and not checks.odd_field(v, wanted)
+    elseif not fits and FIELDS[wanted] then
+      fits = FIELDS[wanted](v)
+    end
+    if not fits then return name end
+  end
+end
+
 ---The type of a row in an annotation.
 ---@param row tide.declared
 ---@return string

@@ -81,6 +81,31 @@ says out.txt '^damaged +- +unreadable'
 says out.txt '^newer +- +unreadable'
 rm -r .tide/runs/damaged .tide/runs/newer .tide/runs/link
 
+# Records and lines whose fields have other types or are out of range: one run is unreadable, the others are listed.
+mkdir -p .tide/runs/odd/artifacts .tide/models/m/1
+for field in '"started_at":1e300' '"started_at":"noon"' '"ended_at":-1' '"name":[1]' '"args":[{}]' '"error":{"where":1}'; do
+    echo "{\"schema\":\"tide.run/1\",\"state\":\"done\",$field}" >.tide/runs/odd/run.json
+    run 0 runs
+    says out.txt '^odd +- +unreadable'
+    run 0 runs show odd
+    says out.txt 'run.json is damaged: `(started_at|ended_at|name|args|error)`'
+done
+echo '{"schema":"tide.run/1","state":"done","started_at":1e9}' >.tide/runs/odd/run.json
+echo '{"schema":"tide.notes/1","tags":[1]}' >.tide/runs/odd/notes.json
+printf '{"time":%s,"kind":"run","text":"begun"}\n' '"noon"' 1e300 1e9 >.tide/runs/odd/events.jsonl
+printf '{"n":%s,"loss":0.5,"examples":2}\n' '"one"' 2 >.tide/runs/odd/reports.jsonl
+touch .tide/runs/odd/artifacts/a .tide/models/m/1/a
+echo '{"name":"a","bytes":0,"sha256":"","time":1e300}' >.tide/runs/odd/artifacts.jsonl
+echo '{"schema":"tide.model/1","file":"a","bytes":0,"added_at":1e300}' >.tide/models/m/1/model.json
+run 0 runs show odd
+says out.txt '^reports +1$'
+[ "$(grep -c 'begun$' out.txt)" = 1 ] || fail "one event of three can be read"
+run 0 log --run odd
+run 0 runs compare odd "$first"
+run 0 runs artifacts odd
+run 0 models list
+rm -r .tide/runs/odd .tide/models
+
 # Three drivers at once; each is killed at some moment. All are lost, and what they reported can be read.
 pids=()
 for rate in 0.1 0.2 0.3; do

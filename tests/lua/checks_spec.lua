@@ -18,6 +18,22 @@ local ROWS <const> = {
   {name = "only", type = "boolean", doc = "nothing else"},
 }
 
+describe("records from files", function()
+  local TYPES <const> = {at = "time", n = "number", words = "strings", error = {code = "string"}}
+
+  it("may lack fields, and have others", function()
+    assert.is_nil(checks.odd_field({}, TYPES))
+    assert.is_nil(checks.odd_field({at = 1.5, n = 1, words = {"a"}, error = {code = "T0101", n = 1}, more = {}}, TYPES))
+  end)
+
+  it("are refused by a field of another type, or a time that no date has", function()
+    for _, case in ipairs {{"at", "noon"}, {"at", 1e300}, {"at", -1}, {"at", 0 / 0}, {"n", "1"}, {"words", "a"},
+                           {"words", {"a", 1}}, {"error", "T0101"}, {"error", {code = 101}}} do
+      assert.equal(case[1], checks.odd_field({[case[1]] = case[2]}, TYPES))
+    end
+  end)
+end)
+
 describe("options from one declaration", function()
   it("are read in their units, with defaults", function()
     assert.same({count = 2}, checks.read("f", ROWS))

@@ -25,6 +25,8 @@ local ENOSPC <const> = 28
 ---@field rank? integer of the worker that gave it
 ---@field node? string
 
+local ENTRY <const> = {sha256 = "string", time = "time", rank = "number", node = "string"}
+
 local function refuse(message, o)
   o = o or {}
   o.message, o.state = message, "nothing was kept"
@@ -56,7 +58,8 @@ function artifacts.list(directory)
   local file <close> = io.open(directory .. "/" .. INDEX, "rb")
   for line in file and file:lines() or function() end do
     local entry <const> = core.json_decode(line)
-    if type(entry) == "table" and artifacts.check_name(entry.name) and math.type(entry.bytes) == "integer" then
+    if type(entry) == "table" and artifacts.check_name(entry.name) and math.type(entry.bytes) == "integer"
+      and not checks.odd_field(entry, ENTRY) then
       by_name[entry.name] = entry
     end
   end

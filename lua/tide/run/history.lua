@@ -114,6 +114,17 @@ local function with_notes(record, directory)
   return record
 end
 
+-- Fields of files in a run's directory (checks.odd_field).
+local ERROR <const> = {code = "string", where = "string", message = "string"}
+local RECORD <const> = {
+  name = "string", job = "string", state = "string", why = "string", script = "string", sha256 = "string",
+  user = "string", host = "string", cluster = "string", version = "string", git = "string", pid = "number",
+  began = "number", seed = "number", reports = "number", loss = "number", examples_per_s = "number",
+  started_at = "time", ended_at = "time", params = "table", args = "strings", error = ERROR,
+}
+local EVENT <const> = {time = "time", kind = "string", text = "string"}
+local REPORT <const> = {n = "number", time = "number", elapsed_s = "number", examples = "number"}
+
 -- `known`: records of runs that are over, by id, which are not read again; nil: none are kept.
 local function of_directory(root, id, here, known)
   local directory <const> = root .. "/" .. id
@@ -126,6 +137,10 @@ local function of_directory(root, id, here, known)
   elseif record.schema ~= SCHEMA then
     return {id = id, state = "unreadable", directory = directory,
             why = ("run.json is of schema %s"):format(text.clean(tostring(record.schema)))}
+  end
+  local odd <const> = checks.odd_field(record, RECORD)
+  if odd then
+    return {id = id, state = "unreadable", why = ("run.json is damaged: `%s`"):format(odd), directory = directory}
   end
   record.id, record.directory = id, directory -- whatever it says of itself
   with_notes(record, directory)
@@ -192,19 +207,19 @@ function history.find(wanted, root)
   return nil, checks.unknown("T0401", "there is no run `%s` in " .. root, wanted, ids, "`tide runs` lists them")
 end
 
--- Lines of JSON; whatever is none, and what a kill cut off, is left out.
-local function lines_of(path)
+-- Lines of JSON with such fields; whatever is none, and what a kill cut off, is left out.
+local function lines_of(content, types)
   local list = {}
-  for line in (read(path) or ""):gmatch "([^\n]+)\n" do
+  for line in content:gmatch "([^\n]+)\n" do
     local value <const> = core.json_decode(line)
-    if type(value) == "table" then list[#list + 1] = value end
+    if type(value) == "table" and not checks.odd_field(value, types) then list[#list + 1] = value end
   end
   return list
 end
 
 ---@param run tide.past_run
 ---@return table<string, number>[] reports, oldest first: the numbers of each, with n, elapsed_s, time
-function history.reports(run) return lines_of(run.directory .. "/reports.jsonl") end
+function history.reports(run) return lines_of(read(run.directory .. "/reports.jsonl") or "", REPORT) end
 
 -- Where a field's number begins in the line from `at` to `stop`; nil: the line has no such field.
 local function number_at(content, needle, at, stop)
@@ -262,17 +277,12 @@ function history.edges(run)
     content = (content:match "^.*\n" or "") .. ((file:read "a" or ""):match "\n(.*)$" or "")
   end
   file:close()
-  local list = {}
-  for line in content:gmatch "([^\n]+)\n" do
-    local value <const> = core.json_decode(line)
-    if type(value) == "table" then list[#list + 1] = value end
-  end
-  return list
+  return lines_of(content, REPORT)
 end
 
 ---@param run tide.past_run
 ---@return {time: number, kind: string, text: string}[] oldest first
-function history.events(run) return lines_of(run.directory .. "/events.jsonl") end
+function history.events(run) return lines_of(read(run.directory .. "/events.jsonl") or "", EVENT) end
 
 ---Names of curves that reports have.
 ---@param reports table[]

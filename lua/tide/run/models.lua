@@ -31,10 +31,18 @@ local SCHEMA <const> = "tide.model/1"
 ---@field added_by string
 ---@field note? string
 
+local RECORD <const> = {
+  bytes = "number", sha256 = "string", run = "string", job = "string", script = "string", params = "table",
+  loss = "number", added_at = "time", added_by = "string", note = "string",
+}
+
 local function record_of(root, name, version)
   local directory <const> = ("%s/%s/%d"):format(root, name, version)
   local record <const> = core.json_decode(core.file_read(directory .. "/model.json") or "null")
-  if type(record) ~= "table" or record.schema ~= SCHEMA or not artifacts.check_name(record.file) then return nil end
+  if type(record) ~= "table" or record.schema ~= SCHEMA or not artifacts.check_name(record.file)
+    or checks.odd_field(record, RECORD) then
+    return nil
+  end
   record.name, record.version, record.path = name, version, directory .. "/" .. record.file
   return record
 end

@@ -1,5 +1,6 @@
 -- What people write about a run: one note, and tags. The keeper of runs has them in its record of the run; beside
 -- run.json the directory has them as notes.json, a file of its own, because run.json belongs to the run's process.
+local checks = require "tide.checks"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local text = require "tide.text"
@@ -51,9 +52,10 @@ function notes.read(directory)
   if not file then return {tags = {}} end
   local read <const> = core.json_decode(file:read(FILE_BYTES) or "")
   file:close()
-  if type(read) ~= "table" or read.schema ~= SCHEMA then return {tags = {}} end
-  return notes.changed({}, {note = type(read.note) == "string" and read.note or nil,
-    tags = type(read.tags) == "table" and read.tags or nil}) or {tags = {}}
+  if type(read) ~= "table" or read.schema ~= SCHEMA or checks.odd_field(read, {note = "string", tags = "strings"}) then
+    return {tags = {}}
+  end
+  return notes.changed({}, read) or {tags = {}}
 end
 
 ---@param directory string of the run
