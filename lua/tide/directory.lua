@@ -170,14 +170,16 @@ function directory.only()
 end
 
 ---Processes of a cluster as they were published.
----@return {pid: integer, runs: boolean}[] runs: it is still that process, of this user and this program
+---@return {pid: integer, runs: boolean, stopped: boolean}[] runs: it is still that process, of this user and this
+---  program; stopped: by a signal or a debugger
 local function processes(name)
   local path <const> = private(name)
   local list = {}
   for pid, started, program in (path and read_text(path .. "/pids") or ""):gmatch("(%d+) (%d+) ?([^\n]*)") do
     local number <const> = math.tointeger(tonumber(pid))
     list[#list + 1] = {pid = number, runs = start_time(number) == started
-      and core.own_process(number, program ~= "" and program or nil)}
+      and core.own_process(number, program ~= "" and program or nil),
+      stopped = (read_text(("/proc/%d/stat"):format(number)) or ""):find "^%d+ %(.*%) [Tt] " ~= nil}
   end
   return list
 end
@@ -215,7 +217,8 @@ function directory.sweep()
   end
 end
 
----Where the cluster can be entered: one endpoint, its controller's, or one of each process that still runs.
+---Where the cluster can be entered: one endpoint, its controller's, or one of each process that still runs. Those that
+---are stopped come last: the kernel accepts connections to them, and no hello is answered.
 ---@param name string
 ---@return string[] endpoints
 ---@return boolean replicated the controllers are several
@@ -224,8 +227,11 @@ function directory.endpoints(name)
   local path <const> = private(name)
   for line in (path and read_text(path .. "/endpoint") or ""):gmatch("[^\n]+") do all[#all + 1] = line end
   if #all <= 1 then return all, false end
-  for i, process in ipairs(processes(name)) do
-    if process.runs then alive[#alive + 1] = all[i] end
+  local list <const> = processes(name)
+  for _, stopped in ipairs {false, true} do
+    for i, process in ipairs(list) do
+      if process.runs and process.stopped == stopped then alive[#alive + 1] = all[i] end
+    end
   end
   return alive, true
 end

@@ -133,6 +133,18 @@ run 0 run own.lua
 says out.txt 'added.s1'
 says out.txt 'exact.true.true'
 
+# A stopped first controller: the kernel accepts connections to it, and it answers none. Commands enter by another one.
+run 0 up -n 1 --controllers 3 --cluster lab
+wait_for 10 outlives
+c1=$(pids_of c1)
+kill -STOP "$c1"
+run 0 nodes --cluster lab
+timeout 60 "$TIDE" run --cluster lab --slots 1 table.lua >made.txt 2>&1 </dev/null
+says made.txt '^made$'
+kill -CONT "$c1"
+run 0 down lab -y
+nothing_left
+
 # Two of three at once: decisions wait, whoever asks is told so, and the rest can be ended.
 run 0 up -n 1 --controllers 3 --cluster lab
 wait_for 10 outlives

@@ -25,6 +25,7 @@ local attached_with ---@type table? options of the last attach
 ---Where a cluster is: by name, by endpoint, or the only one that runs.
 ---@param wanted? string
 ---@return string|nil endpoint, table? err, string? name
+---@return string[]? others of the same cluster, where it has several controllers
 function client.resolve(wanted)
   if wanted and wanted:find(":", 1, true) then
     -- Sockets of this user's clusters lie in a directory that is called as the cluster.
@@ -41,7 +42,33 @@ function client.resolve(wanted)
   if not alive[1] or not directory.pids(name)[1] then
     return nil, errors.new("T0501", {message = ("no cluster `%s` runs here"):format(name)})
   end
-  return alive[1], nil, name
+  return alive[1], nil, name, table.move(alive, 2, #alive, 1, {})
+end
+
+---Starts the node of this process in a cluster, by the first of its endpoints that answers: one of several controllers
+---may stall.
+---@param wanted? string as of `resolve`
+---@param options table of core.node_start, without `join` and `cluster`
+---@return true|nil, table? err
+function client.enter(wanted, options)
+  local endpoint <const>, lost <const>, name, others <const> = client.resolve(wanted)
+  if not endpoint then return nil, lost end
+  if not name and not options.client then
+    local err
+    name, err = client.name_of(endpoint, options.keys)
+    if not name then return nil, err end
+  end
+  options.cluster = name
+  local ok, first
+  for _, each in ipairs {endpoint, table.unpack(others or {})} do
+    local problem
+    options.join = each
+    ok, problem = core.node_start(options)
+    first = first or problem
+    if ok or problem.name ~= "ETIMEDOUT" then break end
+  end
+  if not ok then return nil, errors.from(first, "T0501") end
+  return true
 end
 
 ---Makes this process a client of a cluster: it sees members and may call their actors.
@@ -51,11 +78,8 @@ end
 function client.attach(o)
   core.log_level(o.verbose and "info" or "warn")
   attached_with = o
-  local endpoint, err, name = client.resolve(o.endpoint or o.cluster)
-  if not endpoint then return nil, err end
-  local ok, problem = core.node_start {
-    client = true, join = endpoint, cluster = name, keys = o.keys, workers = 0, no_store = true}
-  if not ok then return nil, errors.from(problem, "T0501") end
+  local ok, err = client.enter(o.endpoint or o.cluster, {client = true, keys = o.keys, workers = 0, no_store = true})
+  if not ok then return nil, err end
   interrupts.limit {count = 2}
   client.attachments = client.attachments + 1
   return true

@@ -120,20 +120,16 @@ function driver.run(o)
   if not text then text, err = read_script(o.script) end
   if not text then return complain(err, o) end
   local id = o.simulated and "sim-" .. o.seed or o.host or run_host.new_id()
-  local endpoint, name
-  if o.cluster then
-    endpoint, err, name = client.resolve(o.cluster)
-    if endpoint and not name then name, err = client.name_of(endpoint, o.keys) end
-    if not name then return complain(err, o) end
-  end
   core.log_level(o.verbose and "info" or "warn")
   local before <const> = core.interrupted() -- before any is watched for: of an earlier run of this process
   local started
-  started, err = core.node_start {
-    cluster = not o.cluster and "run-" .. id or name, seed = o.seed,
-    name = o.cluster and "driver-" .. id:sub(-11) or "driver",
-    join = endpoint, silence = o.silence, keys = o.cluster and o.keys or nil, workers = 0, no_store = true,
-  }
+  if o.cluster then
+    started, err = client.enter(o.cluster, {
+      seed = o.seed, name = "driver-" .. id:sub(-11), silence = o.silence, keys = o.keys, workers = 0, no_store = true})
+  else
+    started, err = core.node_start {
+      cluster = "run-" .. id, seed = o.seed, name = "driver", silence = o.silence, workers = 0, no_store = true}
+  end
   if not started then return complain(errors.from(err, "T1001"), o) end
   local args = o.args or {}
   local began = core.now()
