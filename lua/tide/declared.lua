@@ -83,7 +83,7 @@ declared.submit = {
     .. "report then are ended (default 30s)"},
   {name = "resume", type = "string", value = "DIR",
    doc = "continue from the newest intact checkpoint in this directory"},
-  {name = "time", type = "duration", value = "TIME",
+  {name = "time", type = "duration", above = 0, value = "TIME",
    doc = "stop it when it has had its slots for so long: 90m, 12h (default: any time)"},
   {name = "priority", type = "integer", value = "N",
    doc = "its place among the runs of its person that wait: higher ones first (default 0)"},

@@ -93,6 +93,9 @@ says out.txt "^[0-9]{4}-W[0-9]{2} +$me +- +2 +"
 run 0 submit --slots 1 --time 2h long.lua
 run 2 job time long-4 soon
 says err.txt 'T0104.*is no time'
+run 2 job time long-4 0 # elsewhere it means no limit; the run would stop at once
+says err.txt 'T0104.*is no time'
+run 2 submit --time 0 long.lua
 run 0 job show long-4
 says out.txt '^time +2h 00m at most$'
 wait_for 20 is long-4 running

@@ -320,7 +320,7 @@ end
 
 local function set_time(context, o)
   local seconds <const> = o.time ~= "none" and units.parse_duration(o.time) or nil
-  if not seconds and o.time ~= "none" then
+  if (seconds or 0) <= 0 and o.time ~= "none" then -- 0 is no limit elsewhere: here it would stop the run at once
     return nil, errors.new("T0104", {message = ("`%s` is no time"):format(text.clean(o.time)),
       help = ("tide job time %s 12h, or none"):format(text.clean(o.name))})
   end
