@@ -13,6 +13,7 @@ local p = paper.open {
 }
 p.seeds = {1}
 local LOADS <const> = {0.5, 1.0, 1.5, 2.0}
+-- Autoscaling: one job on 1 to 16 nodes, which both policies explore from one node on.
 local WORKLOADS <const> = {1, 2, 3, 6, 7, 8}
 
 tide.main(function()
@@ -34,6 +35,17 @@ tide.main(function()
              ours = 100 * (1 - mean / p:value("pollux." .. other, load).y), unit = "%"}
     end
   end
+  if p.opt.data then
+    local job <const> = p:write("cloud.csv",
+      "name,time,application,num_replicas,batch_size\nimagenet,0,imagenet,4,800\n")
+    local goodput <const>, throughput <const> = table.unpack(p:command(
+      ("sim jobs %s --policy scheduling/goodput --policy scheduling/throughput --set autoscale=true"):format(job),
+      {profiles = p.opt.data .. "/pollux/profiles", nodes = 1, ["min-nodes"] = 1, ["max-nodes"] = 16}))
+    p:row {what = "ImageNet autoscaled: node-hours over autoscaling by throughput",
+           published = p:value "pollux.cloud_cost", ours = goodput.node_hours / throughput.node_hours, most = 0.8}
+    p:row {what = "ImageNet autoscaled: time over autoscaling by throughput",
+           published = p:value "pollux.cloud_time", ours = goodput.jct_s / throughput.jct_s}
+  end
   local series = {ours}
   for _, name in ipairs {"pollux", "tiresias", "optimus"} do
     local s <const> = p:published("pollux." .. name)
@@ -46,7 +58,6 @@ tide.main(function()
   if not p.opt.data then p:lacks "no row without --data: the artefact's traces are not in this repository" end
   p:differs "two of the eight workloads are missing, for the published points too"
   p:lacks "the testbed (64 T4, 8 hours); Tiresias and Optimus are drawn as published: ours equal them job by job"
-  p:lacks("cloud training (25 % cheaper, 6 % longer): its baseline, autoscaling by throughput, is no shipped policy, "
-    .. "and the node counts of its figure were not found")
+  p:lacks "cloud training's node counts: not found; 25 % cheaper at 6 % longer is below the best plan of these profiles"
   p:close()
 end)

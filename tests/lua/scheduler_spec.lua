@@ -77,6 +77,12 @@ describe("what a run says of itself", function()
     models.fill(e, r, {["job.goodput"] = true, ["job.remaining"] = true})
     assert.equal(50, e.remaining)
     assert.equal(2, e.max_seen) -- it never had more
+    assert.same({sqr = 0, var = 1}, e.gns)
+    models.take(r, {model = {perf = good.perf, gns = {sqr = 3, var = 1}, seen = 64, batch = good.batch}})
+    for name, sqr in pairs {["job.goodput"] = 3, ["job.throughput"] = 0} do -- examples of one worth
+      models.fill(e, r, {[name] = true})
+      assert.same({sqr = sqr, var = 1}, e.gns)
+    end
     models.take(r, {progress = {examples = 0 / 0, total = 1e300}})
     assert.equal(50, r._done)
   end)

@@ -317,7 +317,7 @@ end)
 case("jobs: all policies finish all jobs, the same in every run; goodput beats the fixed ones", function()
   with_trace(30, function(folder)
     local sim, jct = simulator(folder), {}
-    for _, name in ipairs {"fifo", "tiresias", "optimus", "goodput"} do
+    for _, name in ipairs {"fifo", "tiresias", "optimus", "throughput", "goodput"} do
       local r = sim:run {workload = folder .. "/workload.csv", policy = "scheduling/" .. name}
       local again = sim:run {workload = folder .. "/workload.csv", policy = "scheduling/" .. name}
       assert(#r.jct == 30 and r.faults == 0, r.fault)
@@ -325,6 +325,7 @@ case("jobs: all policies finish all jobs, the same in every run; goodput beats t
       jct[name] = r.jct:mean()
     end
     assert(jct.goodput < jct.tiresias and jct.goodput < jct.fifo, ("%g %g %g"):format(jct.goodput, jct.tiresias, jct.fifo))
+    assert(jct.goodput < jct.throughput, ("%g %g"):format(jct.goodput, jct.throughput))
     local events = simulator(folder, {events = true, resize = {start = 30, live = 2}}):run {
       workload = folder .. "/workload.csv", policy = "scheduling/goodput"}
     assert(events.jct:mean() < jct.goodput)
@@ -567,6 +568,33 @@ case("jobs: nodes follow the utility of the jobs", function()
     for _, p in ipairs(r.curve) do most = math.max(most, p.slots) end
     assert(most > 4)
   end)
+end)
+
+case("jobs: nodes follow throughput, which grows further than what the batches are worth", function()
+  with_trace(1, function(folder)
+    local function run(name)
+      return simulator(folder, {nodes = 1, nodes_min = 1, nodes_max = 16, node_start = 60}):run {
+        workload = folder .. "/workload.csv", policy = "scheduling/" .. name, params = {autoscale = true}}
+    end
+    local ours <const>, other <const> = run "goodput", run "throughput"
+    assert(other.faults == 0, other.fault)
+    assert(ours.node_hours < other.node_hours, ("%g %g"):format(ours.node_hours, other.node_hours))
+  end)
+end)
+
+case("throughput: slots go where they add most examples, whatever these are worth", function()
+  local function plan_of(name)
+    local view <const> = view_of(16, {{name = "a", {}, {}}})
+    view.jobs[1].gns = {sqr = 1, var = 1} -- larger batches are worth little
+    for _, job in ipairs(view.jobs) do
+      job.batch.lo = 32 -- more slots, larger batches
+      if name == "throughput" then job.gns = require("tide.policy.contract").all_noise end
+    end
+    return policy("scheduling/" .. name)(view).alloc
+  end
+  local goodput <const>, throughput <const> = plan_of "goodput", plan_of "throughput"
+  assert(throughput[1].slots == throughput[2].slots and goodput[1].slots ~= goodput[2].slots,
+    ("%d %d, %d %d"):format(throughput[1].slots, throughput[2].slots, goodput[1].slots, goodput[2].slots))
 end)
 
 ---- the published traces --------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ contract.kind_names = {"scheduling", "scaling", "placement", "batching", "comm",
 contract.signals = {
   ["job.request"] = "the controller of the cluster", ["job.attained"] = "the controller of the cluster",
   ["job.resize"] = "the controller of the cluster", ["job.person"] = "the controller of the cluster",
-  ["job.goodput"] = "the job's own fit of its throughput",
+  ["job.goodput"] = "the job's own fit of its throughput", ["job.throughput"] = "the job's own fit of its throughput",
   ["job.oracle"] = "the job simulator, or a job's fits of its throughput and loss",
   ["job.progress"] = "the controller of the job", ["job.remaining"] = "the controller of the job",
   ["worker.speed"] = "workers that report `examples`",
@@ -51,6 +51,9 @@ contract.signals = {
   ["net.rate"] = "the links between nodes", ["table.staleness"] = "the caches of clocked tables",
   ["table.norms"] = "the caches of clocked tables", ["chunk.times"] = "workers' reports",
 }
+
+---The noise of gradients under `job.throughput`: an example of any batch is worth the same.
+contract.all_noise = {sqr = 0, var = 1}
 
 local FIELDS <const> = {
   api = true, kind = true, name = true, version = true, params = true, needs = true, every = true, on = true,
@@ -136,6 +139,11 @@ end
 ---Checks what a policy file returned (functions as `true`). Missing defaults are filled in.
 -- Every name in `needs` is that of a signal or of a kernel, whether it is measured here or not.
 local function check_names(needs)
+  local of <const> = {}
+  for _, name in ipairs(needs) do of[name] = true end
+  if of["job.goodput"] and of["job.throughput"] then
+    return nil, "it needs `job.goodput` and `job.throughput`, which fill the same fields: one of them"
+  end
   for _, name in ipairs(needs) do
     if not (contract.signals[name] or name:find "^kernel%.[%w_]+$") then
       local near <const> = text.did_you_mean(name, contract.signals)

@@ -29,8 +29,8 @@ local NOBODY <const> = "?" -- the person of a run that has none
 local KEPT_BYTES <const> = 200 << 10
 local RESIZE_S <const> = 2 -- what a resize costs, until one was measured
 local SIGNALS <const> = {["job.person"] = true, ["job.request"] = true, ["job.attained"] = true, ["job.resize"] = true,
-                         ["job.goodput"] = true, ["job.progress"] = true, ["job.remaining"] = true,
-                         ["job.oracle"] = true}
+                         ["job.goodput"] = true, ["job.throughput"] = true, ["job.progress"] = true,
+                         ["job.remaining"] = true, ["job.oracle"] = true}
 
 ---@param keeper table ordered() -> records, waiting = messages by n, save(r), start(r, grant), ended = states,
 --- drop_target(r)

@@ -1,5 +1,6 @@
 -- Turns a controller's reports of throughput and progress into what policies see of the run. Foreign values: a
 -- number that cannot be is left out, and nothing that a run says gives it a size that it has not come near.
+local contract = require "tide.policy.contract"
 local core = require "tide.core"
 
 local models = {}
@@ -79,9 +80,10 @@ end
 ---@param want table<string, boolean> signals
 function models.fill(e, r, want)
   local m <const> = r.model
-  if want["job.goodput"] or want["job.oracle"] then
+  if want["job.goodput"] or want["job.throughput"] or want["job.oracle"] then
     e.max_seen = math.min(m and m.seen or 0, r.most or 0)
     if m then e.perf, e.gns, e.batch, e.fit, e.unit = m.perf, m.gns, m.batch, m.fit, m.unit end
+    if e.gns and want["job.throughput"] then e.gns = contract.all_noise end
     e.batch = e.batch or {start = 1, max = 1, lo = 1, hi = 1}
   end
   local rate <const> = (r._progress or {}).rate

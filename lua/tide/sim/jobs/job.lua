@@ -1,5 +1,6 @@
 -- One simulated job: how it progresses with the slots that it holds, from its application's profile. Plain doubles in
 -- the order of the published simulator, so that its results repeat to the second.
+local contract = require "tide.policy.contract"
 local core = require "tide.core"
 
 local job = {}
@@ -17,14 +18,14 @@ end
 
 ---@param id integer
 ---@param request tide.sim.jobs.request
----@param adapts boolean whether batch and learning rate follow the slots
+---@param adapts "goodput"|"throughput"|false what batch and learning rate maximise as slots change; false: they stay
 function job.new(id, request, adapts)
   local app = request.app
   local fixed = not adapts and request.batch or app.batch_only
   return setmetatable({
     id = id, name = request.name, app = app, submit = request.time, request = request, fixed = fixed, slots = 0,
     nodes = {}, counts = {}, progress = 0, epoch = 1, owed = 0, resizes = 0, attained = 0, fit = 0, seen = {},
-    rows = {}, person = request.person, priority = request.priority,
+    rows = {}, adapts = adapts, person = request.person, priority = request.priority,
     cancel_at = request.cancel and request.time + request.cancel or math.huge,
     max_seen = 0, used = 0, active = false,
     max = fixed and (app.slots_most or fixed // app.low) or math.min(SLOTS_MOST, app.max // app.low),
@@ -59,7 +60,8 @@ end
 ---The fields of a job for `k.goodput` and a policy's view.
 function job:model()
   local app = self.app
-  return {batch = {start = app.start, max = app.max, lo = app.low, hi = app.high}, perf = self.perf, gns = self.gns,
+  local gns <const> = self.gns and self.adapts == "throughput" and contract.all_noise or self.gns
+  return {batch = {start = app.start, max = app.max, lo = app.low, hi = app.high}, perf = self.perf, gns = gns,
           fit = self.fit, max_seen = self.max_seen, min = 1, max = self.max}
 end
 

@@ -13,9 +13,11 @@ local shares = require "tide.policy.persons"
 local world = {}
 world.__index = world
 
+-- What the batch of a job maximises, by the signal of which a policy makes use.
+local ADAPTS <const> = {["job.goodput"] = "goodput", ["job.throughput"] = "throughput"}
 local IDLE_MOST <const> = 1000 -- decisions in a row that leave every job waiting, before it is an error
-local SIGNALS <const> = {"job.person", "job.request", "job.attained", "job.resize", "job.goodput", "job.progress",
-                         "job.remaining", "job.oracle"}
+local SIGNALS <const> = {"job.person", "job.request", "job.attained", "job.resize", "job.goodput", "job.throughput",
+                         "job.progress", "job.remaining", "job.oracle"}
 
 ---@class tide.sim.jobs.world
 ---@field nodes integer
@@ -61,7 +63,7 @@ local function job_entry(self, job, want)
   if want["job.person"] then e.person, e.memory, e.priority = job.person, job.memory, job.priority end
   if want["job.request"] then e.request = {slots = job.request.slots, batch = job.request.batch} end
   if want["job.attained"] then e.attained = job.attained end
-  if want["job.goodput"] then
+  if want["job.goodput"] or want["job.throughput"] then
     for name, value in pairs(job:model()) do e[name] = value end
     e.min, e.max = job.min or 1, job.max
   end
@@ -335,7 +337,7 @@ function world.new(o, requests, policy, seed)
   if not self.seat then error(err, 0) end
   self.gap = math.max(1, math.ceil(self.seat.current.policy.min_gap))
   local adapts = false
-  for _, name in ipairs(self.seat.current.policy.needs) do adapts = adapts or name == "job.goodput" end
+  for _, name in ipairs(self.seat.current.policy.needs) do adapts = ADAPTS[name] or adapts end
   self.adapts = adapts
   local known = {}
   for i, request in ipairs(requests) do
