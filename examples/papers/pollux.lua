@@ -41,9 +41,9 @@ tide.main(function()
     local goodput <const>, throughput <const> = table.unpack(p:command(
       ("sim jobs %s --policy scheduling/goodput --policy scheduling/throughput --set autoscale=true"):format(job),
       {profiles = p.opt.data .. "/pollux/profiles", nodes = 1, ["min-nodes"] = 1, ["max-nodes"] = 16}))
-    p:row {what = "ImageNet autoscaled: node-hours over autoscaling by throughput",
+    p:row {what = "ImageNet on 1 to 16 nodes: node-hours over autoscaling by throughput",
            published = p:value "pollux.cloud_cost", ours = goodput.node_hours / throughput.node_hours, most = 0.8}
-    p:row {what = "ImageNet autoscaled: time over autoscaling by throughput",
+    p:row {what = "ImageNet on 1 to 16 nodes: time over autoscaling by throughput",
            published = p:value "pollux.cloud_time", ours = goodput.jct_s / throughput.jct_s}
   end
   local series = {ours}
