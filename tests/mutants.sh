@@ -45,7 +45,6 @@ cold_sent_back              test_tier a_pull_that_comes_straight*
 clean_survives_push         test_tier pushes_while_a_generation_is_written_are_frozen
 freeze_loses_push           tier     .
 freeze_before_written       tier     .
-way_back_unversioned        tier     .
 compact_resurrects          test_tier segments_that_are_mostly_garbage_are_emptied
 compact_unlinks_read        test_tier segments_that_are_mostly_garbage_are_emptied
 reloc_home_records_late     swarm    .

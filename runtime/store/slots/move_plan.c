@@ -490,7 +490,7 @@ void tide__plan_moved(struct tide_store *store, uint32_t table, uint32_t version
         }
         if (entry->versions[slot] < b->version) {
             entry->homes[slot] = home;
-            entry->versions[slot] = home == b->to || TIDE_MUTANT(way_back_unversioned) ? b->version : back;
+            entry->versions[slot] = home == b->to ? b->version : back;
         }
     }
     b->arrived = true;
