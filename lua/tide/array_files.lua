@@ -203,6 +203,29 @@ end
 local CHUNK <const> = 16384 -- rows at a time
 local LOAD <const> = {tensor = true, keys = true, add = true}
 
+local function misfit(path, format, ...)
+  return nil, script.error("T0602", format:format(...), {where = path, state = "the table is as it was"})
+end
+
+-- A key of 2^63 or more is a float to Lua.
+local function shown(key) return (math.type(key) == "integer" and "%d" or "%.4g"):format(key) end
+
+local function checked(keys, handle, path)
+  local kind <const> = keys:type()
+  if not kind:find "^[iu]" then
+    return nil, script.error("T0402", ("keys are integers, not %s"):format(kind), {where = path})
+  end
+  if #keys == 0 then return keys end
+  local least <const>, most <const> = keys:min(), keys:max()
+  if least < 0 then return misfit(path, "key %s is negative", shown(least)) end
+  local spec <const> = handle.spec.keys
+  if spec[1] == "dense" and most >= spec[2] then
+    return misfit(path, "keys %s to %s do not fit table `%s` of keys 0 to %d", shown(least), shown(most), handle.name,
+      spec[2] - 1)
+  end
+  return kind == "u64" and keys or keys:convert "u64"
+end
+
 local function keys_of(o, tensors, rows, path)
   local keys <const> = o.keys
   if type(keys) == "userdata" then return keys end
@@ -217,7 +240,11 @@ local function keys_of(o, tensors, rows, path)
   if keys ~= nil and keys ~= "rows" and math.type(keys) ~= "integer" then
     return nil, script.error("T0113", "`keys` is \"rows\", the name of a tensor, the first key, or a tensor of keys")
   end
-  return core.tensor("u64", rows, 1):fill(math.type(keys) == "integer" and keys or 0, 1)
+  local first <const> = math.type(keys) == "integer" and keys or 0
+  if first < 0 or first > math.maxinteger - rows then
+    return nil, script.error("T0113", ("`keys` is %d, not a first key from 0 to 2^63 - 1 - rows"):format(first))
+  end
+  return core.tensor("u64", rows, 1):fill(first, 1)
 end
 
 ---Rows of a file of any writer into a table: `t:load(path, {tensor =, keys =, add =})`.
@@ -227,6 +254,9 @@ end
 ---@return true|nil, table? err
 function array_files.into(handle, path, o)
   checks.known("T0115", "t:load", o, LOAD)
+  if o.add ~= nil and type(o.add) ~= "boolean" then
+    return nil, script.error("T0113", "`add` of t:load is true or false")
+  end
   local tensors, err = array_files.read(path)
   if not tensors then return nil, err end
   local name = o.tensor or array_files.format_of(path) == "npy" and "x" or nil
@@ -249,21 +279,13 @@ function array_files.into(handle, path, o)
   if #keys ~= rows:rows() then
     return nil, script.error("T0402", ("%d keys for %d rows"):format(#keys, rows:rows()), {where = path})
   end
-  local spec <const> = handle.spec.keys
-  if spec[1] == "dense" and #keys > 0 and (keys:max() >= spec[2] or keys:min() < 0) then
-    return nil, script.error("T0602", ("keys %d to %d do not fit table `%s` of keys 0 to %d"):format(keys:min(),
-      keys:max(), handle.name, spec[2] - 1), {where = path, state = "the table is as it was"})
-  end
+  keys, err = checked(keys, handle, path)
+  if not keys then return nil, err end
+  rows = rows:type() == "f32" and rows or rows:convert "f32" -- all of them, before the first one changes a row
+  local apply <const> = o.add and handle.push or handle.assign
   for first = 1, rows:rows(), CHUNK do
     local count <const> = math.min(CHUNK, rows:rows() - first + 1)
-    local some <const> = rows:slice(first, count)
-    local own <const> = keys:view(first, count, 1)
-    if o.add then
-      handle:push(own:type() == "u64" and own or own:convert "u64", some:type() == "f32" and some or some:convert "f32")
-    else
-      handle:assign(own:type() == "u64" and own or own:convert "u64", some:type() == "f32" and some
-        or some:convert "f32")
-    end
+    apply(handle, keys:view(first, count, 1), rows:slice(first, count))
   end
   return true
 end

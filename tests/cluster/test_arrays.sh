@@ -137,13 +137,18 @@ c = np.genfromtxt("o.csv", delimiter=",", names=True)
 assert (c["x1"] == a["x"][:, 0]).all() and (c["y"] == a["y"]).all()
 PYTHON
 
+"$python" - <<'PYTHON'
+import numpy as np
+np.savez("far.npz", x=np.load("w.npy"), far=np.arange(10, dtype=np.uint64) + np.uint64(2**64 - 10))
+PYTHON
 cat >tables.lua <<'LUA'
 local tide = require "tide"
 local T = tide.tensor
 local job = tide.job {
   name = "own",
   tables = {t = tide.table {keys = tide.dense(20), width = 3, update = {"adagrad", lr = 0.1}},
-            h = tide.table {keys = tide.hashed(), width = 3}},
+            h = tide.table {keys = tide.hashed(), width = 3}, v = tide.table {keys = tide.hashed(), width = 1},
+            u = tide.table {keys = tide.hashed(), width = 1, init = tide.uniform {low = -1, high = 1}}},
   data = tide.data.source {count = 1000, read = function(first, last)
     return T.zeros("f32", last - first + 1):fill(first, 1)
   end},
@@ -162,6 +167,33 @@ tide.main(function()
   assert(h:load("w.npy", {keys = 1000}) and h:pull {1009}:sub(w:gather(T.from("u32", {9}))):norm() == 0)
   local ok, err = pcall(t.load, t, "w.npy", {keys = 15})
   assert(not ok and tostring(err):find("as it was", 1, true))
+  local function refused(why, table_, ...)
+    local good, problem = pcall(...)
+    assert(not good and tostring(problem):find(why, 1, true), tostring(problem))
+    assert(table_:pull {10, 19}:sub(w:gather(T.from("u32", {0, 9}))):norm() == 0, "a row changed")
+  end
+  T.save("keys.npz", {x = w, half = T.zeros("f64", 10, 1):fill(0.5), below = T.zeros("i64", 10, 1):fill(-1, 1)})
+  refused("keys are integers, not f64", t, t.load, t, "keys.npz", {tensor = "x", keys = "half"})
+  refused("key -1 is negative", t, t.load, t, "keys.npz", {tensor = "x", keys = "below"})
+  refused("key -1 is negative", t, h.load, h, "keys.npz", {tensor = "x", keys = "below"})
+  refused("1.845e+19 do not fit", t, t.load, t, "far.npz", {tensor = "x", keys = "far"})
+  assert(h:load("far.npz", {tensor = "x", keys = "far"}))
+  refused("`keys` is -1, not a first key", t, t.load, t, "w.npy", {keys = -1})
+  refused("not a first key", t, h.load, h, "w.npy", {keys = math.maxinteger})
+  refused("`add` of t:load is true or false", t, t.load, t, "w.npy", {keys = 10, add = "no"})
+  refused("table expected", t, t.load, t, "w.npy", 10)
+  refused("path of a file is empty", t, t.load, t, "")
+  refused("run:dump writes", t, t.save, t, "t.npy")
+  local tall = T.zeros("f64", 20000, 3):fill(1)
+  tall[60000] = 1e300 -- in the second piece that is applied
+  T.save("tall.npy", tall)
+  refused("row 20000: 1e+300 does not fit f32", t, h.load, h, "tall.npy")
+  assert(h:pull {5}:norm() == 0, "the first piece was applied")
+  refused("requires `tensor`", t, t.load, t, "keys.npz")
+  assert(h:load("w.npy") and h:pull {9}:sub(w:gather(T.from("u32", {9}))):norm() == 0)
+  local u <const>, v <const> = run.tables.u, run.tables.v
+  u:save("u.safetensors")
+  refused("was saved with init uniform -1 1, table", t, v.load, v, "u.safetensors")
   ok, err = pcall(t.load, t, "w.safetensors", {tensor = "em"})
   assert(not ok and tostring(err):find("there are: emb, ids", 1, true))
   local sum, seen = 0, 0

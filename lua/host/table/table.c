@@ -453,6 +453,7 @@ static int table_move(lua_State *L) {
 static int save_or_load(lua_State *L, int (*operation)(struct tide_table *, const char *)) {
     struct tide_table *table = tide__lua_check_table(L, 1);
     const char *path = luaL_checkstring(L, 2);
+    luaL_argcheck(L, *path, 2, "the path of a file is empty");
     (void)tide__lua_inside(L);
     int code = tide__lua_resumed(L, operation(table, path));
     if (code < 0) {
@@ -462,16 +463,30 @@ static int save_or_load(lua_State *L, int (*operation)(struct tide_table *, cons
     return 1;
 }
 
+static bool is_array_file(const char *path) {
+    const char *ending = strrchr(path, '.');
+    return ending && (strcmp(ending, ".npy") == 0 || strcmp(ending, ".npz") == 0);
+}
+
 static int table_save(lua_State *L) {
+    const char *path = luaL_checkstring(L, 2);
+    if (is_array_file(path)) {
+        return luaL_error(L, "t:save writes safetensors, not '%s': run:dump writes .npy and .npz", path);
+    }
     return save_or_load(L, tide_table_save);
 }
 
 /* t:load(path) of what t:save wrote; t:load(path, {tensor =, keys =, add =}) of any writer, in Lua */
 static int table_load(lua_State *L) {
-    if (!lua_istable(L, 3)) {
+    lua_settop(L, 3);
+    if (lua_isnil(L, 3) && is_array_file(luaL_checkstring(L, 2))) {
+        lua_newtable(L);
+        lua_replace(L, 3);
+    }
+    if (lua_isnil(L, 3)) {
         return save_or_load(L, tide_table_load);
     }
-    lua_settop(L, 3);
+    luaL_checktype(L, 3, LUA_TTABLE);
     lua_getglobal(L, "require");
     lua_pushliteral(L, "tide.array_files");
     lua_call(L, 1, 1);

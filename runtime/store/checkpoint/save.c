@@ -22,13 +22,28 @@
 
 enum { ATTEMPTS = 5, WHOLE_KEYS = 1 << 24 };
 
+/* The initial rows, in the words of scripts: "uniform -1 1". */
+static void init_text(const struct tide_table_options *o, char text[64]) {
+    static const char *const words[] = {"zero", "uniform", "normal", "xavier"};
+    const double first = (double)o->init_a, second = (double)o->init_b;
+    if (o->init == TIDE_INIT_ZERO) {
+        (void)snprintf(text, 64, "%s", words[o->init]);
+    } else if (o->init == TIDE_INIT_NORMAL) {
+        (void)snprintf(text, 64, "%s %.9g", words[o->init], first);
+    } else {
+        (void)snprintf(text, 64, "%s %.9g %.9g", words[o->init], first, second);
+    }
+}
+
 void tide__save_about(const struct tide_table *table, struct tide__save_about *about) {
     const unsigned epoch = table->forget ? atomic_load_explicit(&table->forget->epoch, memory_order_relaxed) : 0;
     (void)snprintf(about->seed, sizeof about->seed, "%llu", (unsigned long long)table->options.seed);
     (void)snprintf(about->epoch, sizeof about->epoch, "%u", epoch);
+    init_text(&table->options, about->init);
     const struct tide_safetensors_pair pairs[] = {{"tide.table", table->name},
                                                   {"tide.rule", tide__rule_name(&table->options)},
                                                   {"tide.seed", about->seed},
+                                                  {"tide.init", about->init},
                                                   {"tide.version", TIDE_VERSION},
                                                   {"tide.epoch", about->epoch}};
     memcpy(about->pairs, pairs, sizeof pairs);
@@ -418,6 +433,13 @@ int tide__saved_check(const struct tide_table *table, struct tide__saved *s) {
         return tide_fail(TIDE_EMISMATCH, "'%s' was saved with seed %s, table '%s' has %s", path, seed ? seed : "none",
                          table->name, own_seed);
     }
+    const char *init = tide_safetensors_metadata(header, "tide.init"); /* earlier versions did not say it */
+    char own_init[64];
+    init_text(&table->options, own_init);
+    if (init && strcmp(init, own_init) != 0) {
+        return tide_fail(TIDE_EMISMATCH, "'%s' was saved with init %s, table '%s' has %s", path, init, table->name,
+                         own_init);
+    }
     const struct tide_safetensor *values = tide_safetensors_find(header, "values");
     const struct tide_safetensor *keys = tide_safetensors_find(header, "keys");
     if (!values || values->rank != 2) {
@@ -428,6 +450,12 @@ int tide__saved_check(const struct tide_table *table, struct tide__saved *s) {
     for (size_t i = 0; i < s->part_count; i++) {
         struct tide__part *part = &s->parts[i];
         const struct tide_safetensor *t = tide_safetensors_find(header, part->name);
+        if (!t && part->is_use) {
+            return tide_fail(TIDE_EMISMATCH,
+                             "'%s' is of a table whose keys stay, without '%s', which table '%s' has: load the rows "
+                             "with {tensor = \"values\", keys = \"keys\"}",
+                             path, part->name, table->name);
+        }
         if (!t || t->dtype != TIDE_DTYPE_F32 || t->rank != 2 || t->shape[0] != s->count ||
             t->shape[1] != part->floats) {
             return tide_fail(TIDE_EMISMATCH, "'%s': tensor '%s' is not F32 [%llu, %zu]", path, part->name,
@@ -440,7 +468,13 @@ int tide__saved_check(const struct tide_table *table, struct tide__saved *s) {
     if (keys && (keys->dtype != TIDE_DTYPE_U64 || keys->rank != 1 || keys->shape[0] != s->count)) {
         return tide_fail(TIDE_EMISMATCH, "'%s': tensor 'keys' is not U64 [%llu]", path, (unsigned long long)s->count);
     }
-    if (!keys && (table->options.keys != TIDE_KEYS_DENSE || s->count != table->options.key_count)) {
+    if (!keys && table->options.keys != TIDE_KEYS_DENSE) {
+        return tide_fail(TIDE_EMISMATCH,
+                         "'%s' is of a dense table, without keys, and table '%s' is hashed: load the rows with {tensor "
+                         "= \"values\"}",
+                         path, table->name);
+    }
+    if (!keys && s->count != table->options.key_count) {
         return tide_fail(TIDE_EMISMATCH, "'%s' has no keys and %llu rows, table '%s' has %llu", path,
                          (unsigned long long)s->count, table->name, (unsigned long long)table->options.key_count);
     }

@@ -19,8 +19,8 @@ struct tide__part {
 size_t tide__parts_of(const struct tide_table *table, struct tide__part parts[TIDE__PARTS_MAX]);
 /* What a file says of its table, for `tide__save_check`; points to itself. */
 struct tide__save_about {
-    char seed[24], epoch[24];
-    struct tide_safetensors_pair pairs[5];
+    char seed[24], epoch[24], init[64];
+    struct tide_safetensors_pair pairs[6];
     size_t count;
 };
 void tide__save_about(const struct tide_table *table, struct tide__save_about *about);
