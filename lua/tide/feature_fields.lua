@@ -36,9 +36,10 @@ function fields.new(widths)
   end
   local self <const> = setmetatable({widths = {}, seeds = {}, names = text.sorted_keys(widths)}, fields)
   for _, name in ipairs(self.names) do
-    local width <const> = math.tointeger(widths[name])
+    local width <const> = type(widths[name]) == "number" and math.tointeger(widths[name])
     if type(name) ~= "string" or not width or width < 1 then
-      error(script.error("T0204", ("field `%s` has width %s, not a positive integer"):format(name, widths[name])), 2)
+      error(script.error("T0204", ("field `%s` has width %s, not a positive integer"):format(name,
+        tostring(widths[name]))), 2)
     end
     self.widths[name], self.seeds[name] = width, hash_text(name)
   end
@@ -50,6 +51,9 @@ end
 ---@param o? table
 ---@return table<string, table>
 function fields:tables(o)
+  if o and o.width ~= nil then
+    error(script.error("T0204", "the tables of tide.fields have the widths of their fields, and no `width`"), 2)
+  end
   local tables <const> = {}
   for _, name in ipairs(self.names) do
     local spec <const> = {keys = table_spec.hashed(), width = self.widths[name]}
@@ -70,11 +74,20 @@ function fields:keys(name, features)
   if not seed then
     error(checks.unknown("T0204", "there is no field `%s`", name, self.names), 2)
   end
+  local kind <const> = type(features)
+  if kind ~= "table" and kind ~= "userdata" then
+    error(script.error("T0204", ("features of field `%s` are a %s, not an array or a tensor"):format(name, kind)), 2)
+  end
   local keys <const> = core.tensor("u64", #features, 1)
   for i = 1, #features do
     local feature <const> = features[i]
+    local number <const> = type(feature) == "number" and math.tointeger(feature)
+    if not number and type(feature) ~= "string" then
+      error(script.error("T0204", ("feature %d of field `%s` is %s, not an integer or a string"):format(i, name,
+        tostring(feature))), 2)
+    end
     -- 63 bits: numbers of a u64 tensor are Lua's integers of 0 and more
-    keys[i] = mix(seed ~ mix(type(feature) == "string" and hash_text(feature) or feature)) & math.maxinteger
+    keys[i] = mix(seed ~ mix(number or hash_text(feature))) & math.maxinteger
   end
   return keys
 end

@@ -62,7 +62,9 @@ function reader.open(o)
     error(script.error("T0113", 'tide.reader requires a directory and a table: {dir = "ckpt", table = "rows"}'), 2)
   end
   local every_s <const>, why <const> = units.parse_duration(o.every or 0)
-  if not every_s then error(script.error("T0113", "every: " .. why), 2) end
+  if not every_s or o.every and every_s == 0 then
+    error(script.error("T0113", "every: " .. (why or "0 s; without it, r:refresh() loads a newer generation")), 2)
+  end
   local wait_s <const>, problem <const> = units.parse_duration(o.wait or WAIT_S)
   if not wait_s then error(script.error("T0113", "wait: " .. problem), 2) end
   local process, err

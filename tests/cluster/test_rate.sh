@@ -157,7 +157,7 @@ run 0 run momentum.lua
 says out.txt '`momentum` is 1, not between 0 and 1'
 says out.txt '`momentum` is 0, not between 0 and 1'
 says out.txt 'no field `beta1`'
-says out.txt '`eps` is 0, not more'
+says out.txt '`eps` is 0, which rows'
 says out.txt '^as in Lua$'
 says out.txt 'updates by momentum do not add up'
 finish

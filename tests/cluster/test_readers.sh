@@ -168,6 +168,8 @@ tide.main(function()
   run.tables.t:push(tide.range(1, 100), tide.tensor.zeros("f32", 100, 1))
   cluster:checkpoint "c"
   local r <close> = tide.reader {dir = "c", table = "t"}
+  local ok, err = pcall(tide.reader, {dir = "c", table = "t", every = "0s"})
+  assert(not ok and err.message:find "r:refresh", "it would follow nothing")
   run.tables.t:push({5, 101}, {{1}, {1}})
   cluster:checkpoint "c"
   assert(r:refresh())

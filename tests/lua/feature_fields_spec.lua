@@ -40,8 +40,15 @@ describe("tide.fields", function()
   it("says what is wrong", function()
     assert.match("requires fields with their widths", refused(fields.new, {}))
     assert.match("field `ad` has width 0.5", refused(fields.new, {ad = 0.5}))
+    assert.match("field `ad` has width 8, not", refused(fields.new, {ad = "8"}))
     local f <const> = fields.new {user = 8}
     assert.match("hashed keys", refused(f.tables, f, {keys = {"dense", 4}}))
+    assert.match("and no `width`", refused(f.tables, f, {width = 4}))
     assert.match("there is no field `usr`", refused(f.keys, f, "usr", {1}))
+    for _, feature in ipairs {1.5, 0 / 0, true} do
+      assert.match("feature 2 of field `user` is .*, not an integer or a string",
+        refused(f.keys, f, "user", {1, feature}))
+    end
+    assert.match("features of field `user` are a number", refused(f.keys, f, "user", 7))
   end)
 end)

@@ -95,7 +95,9 @@ local function check_update(spec)
     if not own and SHARES[key] and not (value > 0 and value < 1) then
       refuse(3, "update rule `%s`: `%s` is %s, not between 0 and 1", rule, key, value)
     end
-    if not own and key == "eps" and value == 0 then refuse(3, "update rule `%s`: `eps` is 0, not more", rule) end
+    if not own and key == "eps" and string.unpack("f", string.pack("f", value)) == 0 then
+      refuse(3, "update rule `%s`: `eps` is %s, which rows of 32-bit floats round to 0", rule, value)
+    end
   end
   if fields.lr and update.lr == nil then
     refuse(3, 'update rule `%s` requires a rate: update = {"%s", lr = 0.1}', rule, rule)
@@ -119,6 +121,9 @@ local function check_init(spec)
       refuse(3, "init `%s` has no field `%s`", init[1], tostring(key))
     end
     if key > 1 and not is_number(value) then refuse(3, "init `%s`: %s is no number", init[1], tostring(value)) end
+  end
+  if init[1] == "uniform" and #init == 3 and init[2] > init[3] then
+    refuse(3, "init `uniform`: low is %s, above high, which is %s", init[2], init[3])
   end
   if #init ~= count_of + 1 then refuse(3, "init `%s` requires %d numbers", init[1], count_of) end
   return init
@@ -230,8 +235,10 @@ end
 local function read_forgetting(o, keys)
   local after <const>, unused <const> = only_field(o, "admit", "after"), only_field(o, "expire", "unused")
   if after ~= nil then
-    keys.admit_after = math.tointeger(after)
-    if not keys.admit_after or after < 2 or after > 15 then refuse(3, "admit.after is %s, not 2 to 15", after) end
+    keys.admit_after = type(after) == "number" and math.tointeger(after)
+    if not keys.admit_after or after < 2 or after > 15 then
+      refuse(3, "admit.after is %s, not 2 to 15", tostring(after))
+    end
   end
   if unused ~= nil then
     local seconds <const>, why <const> = units.parse_duration(unused)
@@ -349,10 +356,24 @@ function table_spec.new(fields)
   if spec.dtype ~= nil and spec.dtype ~= "f32" then
     refuse(2, "table field `dtype` is `%s`; this version has f32", tostring(spec.dtype))
   end
+  if spec.seed ~= nil then
+    spec.seed = type(spec.seed) == "number" and math.tointeger(spec.seed)
+      or refuse(2, "table field `seed` is `%s`, not a whole number", tostring(fields.seed))
+  end
+  if spec.name ~= nil and (type(spec.name) ~= "string" or spec.name == "") then
+    refuse(2, "table field `name` is `%s`, not a name", tostring(spec.name))
+  end
+  if spec.slots == "range" and spec.keys[1] == "hashed" then
+    refuse(2, "slots = \"range\" works with tide.dense keys: hashed ones have no range")
+  end
   for _, key in ipairs {"keep", "shared"} do
     if spec[key] ~= nil and type(spec[key]) ~= "boolean" then refuse(2, "table field `%s` is true or false", key) end
   end
-  if spec.shared and spec.consistency ~= nil and spec.consistency ~= "sequential" then
+  local clocked <const> = spec.consistency ~= nil and spec.consistency ~= "sequential"
+  for _, key in ipairs {"cache_bytes", "unsubscribe_after"} do
+    if spec[key] and not clocked then refuse(2, "`%s` works with clocks: consistency = \"ssp:2\" or another", key) end
+  end
+  if spec.shared and clocked then
     refuse(2, "a shared table has no clocks, which count the workers of one run")
   end
   check_forgetting(spec)
