@@ -27,6 +27,8 @@
 #include "store/rows/cut.h"
 #include "store/rows/forget.h"
 
+#include <math.h>
+
 enum { BLOCK = 32, LINE = 64, LINES_AHEAD = 4 };
 
 /* ---- misses ---- */
@@ -470,23 +472,39 @@ int tide__check_keys(const struct tide_table *table, const uint64_t *keys, size_
     return 0;
 }
 
+/* Whether all numbers are finite, also where they arrive: a half-precision wire rounds large ones to infinity. */
+static bool arrives_finite(const struct tide_table *table, const float *numbers, size_t count) {
+    const float beyond_f16 = 65520, beyond_bf16 = 0x1.FFp127F; /* the least that is rounded so */
+    if (table->options.wire == TIDE_WIRE_F32) {
+        return tide__all_finite(numbers, count);
+    }
+    const float beyond = table->options.wire == TIDE_WIRE_F16 ? beyond_f16 : beyond_bf16;
+    bool fits = true;
+    for (size_t i = 0; i < count; i++) {
+        fits &= fabsf(numbers[i]) < beyond; /* no NaN is */
+    }
+    return fits;
+}
+
 /* Counts rows with a NaN or infinity; ENAN where the table refuses them. */
 static int check_rows(struct tide_table *table, const uint64_t *keys, size_t count, const float *rows) {
-    if (TIDE_LIKELY(tide__all_finite(rows, count * table->width))) {
+    if (TIDE_LIKELY(arrives_finite(table, rows, count * table->width))) {
         return 0;
     }
     uint64_t bad = 0;
     size_t first = 0;
     for (size_t i = count; i-- > 0;) {
-        if (!tide__all_finite(rows + i * table->width, table->width)) {
+        if (!arrives_finite(table, rows + i * table->width, table->width)) {
             bad++;
             first = i;
         }
     }
     tide__table_count(table, TIDE__NOT_FINITE, bad);
     if (table->options.refuse_nan) {
-        return tide_fail(TIDE_ENAN, "the row pushed to key %llu of table '%s' has a NaN or infinity",
-                         (unsigned long long)keys[first], table->name);
+        return tide_fail(TIDE_ENAN, "the row pushed to key %llu of table '%s' has a NaN or infinity%s",
+                         (unsigned long long)keys[first], table->name,
+                         tide__all_finite(rows + first * table->width, table->width) ? " in the `wire` of the table"
+                                                                                     : "");
     }
     return 0;
 }

@@ -497,6 +497,32 @@ static void rows_with_nan_or_infinity_are_counted_or_refused(void **state) {
     tide_store_destroy(store);
 }
 
+/* Half precision has no number above 65504: the row would arrive as infinity. */
+static void numbers_beyond_the_wire_are_counted_or_refused(void **state) {
+    (void)state;
+    struct tide_store *store = open_store();
+    struct tide_table_options options = {.name = "h", .key_count = 9, .width = 2, .wire = TIDE_WIRE_F16};
+    struct tide_table *counts = make(store, options);
+    options.name = "r";
+    options.refuse_nan = true;
+    struct tide_table *refuses = make(store, options);
+    options.name = "b";
+    options.wire = TIDE_WIRE_BF16;
+    struct tide_table *wide = make(store, options);
+    const uint64_t keys[2] = {1, 2};
+    const float most[4] = {65504, -65519, 0, 1}, beyond[4] = {1, 1, -65520, 0}, edge[4] = {3.39e38f, 0, 3.4e38f, 0};
+    push(refuses, keys, 2, most);
+    push(counts, keys, 2, beyond);
+    assert_int_equal(tide_table_push(refuses, keys, 2, beyond, NULL), TIDE_ENAN);
+    assert_non_null(strstr(tide_error_message(), "key 2"));
+    push(wide, keys, 2, beyond);
+    assert_int_equal(tide_table_push(wide, keys, 2, edge, NULL), TIDE_ENAN);
+    struct tide_table_stats stats;
+    tide_table_stats(counts, &stats);
+    assert_int_equal(stats.not_finite, 1);
+    tide_store_destroy(store);
+}
+
 static void pull_local_says_what_was_filled(void **state) {
     (void)state;
     struct tide_store *store = open_store();
@@ -970,6 +996,7 @@ int main(void) {
         cmocka_unit_test(duplicates_in_one_call_take_effect_in_order),
         cmocka_unit_test(a_key_out_of_range_is_named_and_nothing_is_done),
         cmocka_unit_test(rows_with_nan_or_infinity_are_counted_or_refused),
+        cmocka_unit_test(numbers_beyond_the_wire_are_counted_or_refused),
         cmocka_unit_test(pull_local_says_what_was_filled),
         cmocka_unit_test(every_key_has_a_place_of_its_own),
         cmocka_unit_test(a_hashed_table_grows_and_keeps_every_row),
