@@ -5,6 +5,7 @@
  *
  * `tide --hold-parent SHARE` is what a node starts to be held to a share of a core (agent.lua).
  */
+#define _GNU_SOURCE /* get_current_dir_name */
 #include "tensor/isa.h"
 #include "lua/host/host.h"
 #ifdef TIDE_SIMULATOR
@@ -17,6 +18,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
@@ -27,6 +29,15 @@ static void keep_standard_streams(void) {
             (void)open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
         }
     }
+}
+
+/* PWD as scripts and commands read it: a parent may have changed directory without it. */
+static void keep_directory(void) {
+    char *here = get_current_dir_name(); /* PWD itself, with its links, where it is right */
+    if (here) {
+        (void)setenv("PWD", here, 1);
+    }
+    free(here);
 }
 
 static int run(lua_State *L) {
@@ -67,6 +78,7 @@ int main(int argc, char **argv) {
     struct tide_port *port;
     struct tide_lua *host;
     keep_standard_streams();
+    keep_directory();
     tide__memory_keep();
     tide_port_tell_crashes(tide__lua_last_words);
     if (argc == 3 && strcmp(argv[1], "--hold-parent") == 0) {

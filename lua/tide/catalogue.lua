@@ -502,6 +502,12 @@ entry("T0708", {
     .. "made of numbers, strings, booleans and tables of them.",
   remedy = "correct the field that is named",
 })
+entry("T0709", {
+  title = "the checkpoint was not restored", exit = 1, name = "EIO",
+  explanation = "The tables cannot be made on these nodes, or the rows found no room there: a limit of keys is that "
+    .. "of a node, and copies need a second one. Tables may be empty, or hold the rows that were read so far.",
+  remedy = "correct what the message names (more nodes, a higher limit), then restore again before any use",
+})
 
 ---- T08: roles -------------------------------------------------------------------------------------------------------
 

@@ -263,8 +263,14 @@ says err.txt 'row 14 14' # two workers
 run 0 checkpoint save kept --cluster lab
 says err.txt 'generation 2: 50 rows, .*, changes only'
 run 2 checkpoint restore kept --cluster lab
+run 1 checkpoint save "" --cluster lab
+says err.txt 'directory of the checkpoints is empty'
+run 1 checkpoint restore "" -y --cluster lab
+says err.txt 'directory of the checkpoints is empty'
+PWD=/nonexistent run 0 checkpoint restore kept --cluster lab -y # a parent that changed directory without it
+says err.txt 'restored generation 2: 100 rows read' # of both generations
 run 0 checkpoint restore kept --cluster lab -y -g 1
-says err.txt 'restored generation 1: 50 rows'
+says err.txt 'restored generation 1: 50 rows read'
 run 0 --cluster lab run fill.lua --add 0
 says err.txt 'row 6 6'
 run 0 down lab -y

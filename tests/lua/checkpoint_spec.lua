@@ -38,6 +38,16 @@ describe("checkpoints", function()
     end
   end)
 
+  it("say of a restore that it failed, not of a save", function()
+    for name, code in pairs {EFULL = "T0709", ENOREPLICA = "T0709", ETIMEDOUT = "T0709", EBUSY = "T0709",
+                             ENOENT = "T0702", EMISMATCH = "T0705"} do
+      core.checkpoint_restore = function() return nil, {name = name, message = "m", node = "n1"} end
+      local restored, err = checkpoint.restore "dir"
+      assert.is_nil(restored)
+      assert.same({code, "m", "dir", "n1"}, {err.code, err.message, err.where, err.node})
+    end
+  end)
+
   it("are aborted when what the job keeps cannot be had", function()
     local aborted
     core.checkpoint_start = function()

@@ -2,6 +2,7 @@
 local arguments = require "tide.cli.arguments"
 local checkpoint = require "tide.run.checkpoint"
 local cluster_view = require "tide.cluster.view"
+local errors = require "tide.errors"
 local listing = require "tide.command.listing"
 local text = require "tide.text"
 local units = require "tide.units"
@@ -26,7 +27,10 @@ local function would(context, o, line)
   return context:tell({action = o.verb, dir = o.dir, dry_run = true}, line)
 end
 
+local function no_directory() return errors.new("T0708", {message = "the directory of the checkpoints is empty"}) end
+
 local function save(context, o)
+  if o.dir == "" then return nil, no_directory() end
   if o.dry_run then return would(context, o, "would write a generation to " .. text.clean(o.dir)) end
   local info, err = at_cluster(context, {op = "checkpoint", dir = absolute(o.dir), keep = o.keep})
   if not info then return nil, err end
@@ -53,13 +57,14 @@ local function verify(context, o)
 end
 
 local function restore(context, o)
+  if o.dir == "" then return nil, no_directory() end
   if o.dry_run then return would(context, o, "would replace all rows by those in " .. text.clean(o.dir)) end
   local ok, err = context:confirm(("Replace all rows of the cluster by those in `%s`?"):format(text.clean(o.dir)))
   if not ok then return nil, err end
   local restored, problem = at_cluster(context, {op = "restore", dir = absolute(o.dir), generation = o.generation})
   if not restored then return nil, problem end
   for line in (restored.skipped or ""):gmatch "[^\n]+" do context:say("warning: " .. text.clean(line)) end
-  return context:tell(restored, ("restored generation %d: %s rows"):format(restored.generation,
+  return context:tell(restored, ("restored generation %d: %s rows read"):format(restored.generation,
     units.format_count(restored.rows)))
 end
 

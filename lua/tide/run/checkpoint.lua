@@ -13,12 +13,13 @@ local CODES <const> = {
 
 ---@param err any of core.checkpoint_*
 ---@param where? string the directory
+---@param other? string the code where none fits, of what was called; default T0701
 ---@return tide.error
-function checkpoint.error(err, where)
+function checkpoint.error(err, where, other)
   local from <const> = errors.from(err)
   if from.code:find "^T07" then return from end
   local fields <const> = {where = where, node = from.node, message = from.message}
-  return errors.new(CODES[from.name or ""] or "T0701", fields)
+  return errors.new(CODES[from.name or ""] or other or "T0701", fields)
 end
 
 ---Checks the job field `checkpoint`.
@@ -59,12 +60,15 @@ end
 ---@param generation? integer default: the newest that is whole
 ---@param as? {job: string, run: string, number: integer, memory?: integer, others: boolean} the tables of
 ---  the job come back as those of the run; others under their own names, or not at all
----@return table? restored {generation, cut, clock, rows, skipped, job}
+---@return table? restored {generation, cut, clock, rows, skipped, job} rows: read, replaced ones too
 ---@return tide.error? err
 function checkpoint.restore(dir, generation, as)
   local restored, err = core.checkpoint_restore(dir, generation, as)
-  if not restored then return nil, checkpoint.error(err, dir) end
-  return restored
+  if restored then return restored end
+  local from <const> = errors.from(err)
+  local busy <const> = from.name == "EBUSY" or from.name == "ETIMEDOUT" -- not those of writing
+  return nil, busy and errors.new("T0709", {where = dir, node = from.node, message = from.message})
+    or checkpoint.error(err, dir, "T0709")
 end
 
 ---@param dir string

@@ -160,6 +160,7 @@ struct loading {
     const struct tide__manifest *newest;
     const struct tide__restore_as *as;
     struct tide__gone *gone; /* of each table of the newest */
+    uint64_t *row_count;     /* rows that were read */
 };
 
 static int each_file(const struct loading *l, const struct tide__manifest *m, uint64_t place, bool rows) {
@@ -179,6 +180,7 @@ static int each_file(const struct loading *l, const struct tide__manifest *m, ui
                 code = tide_fail(TIDE_EINVAL, "a path that is too long");
             } else if (rows) {
                 code = load_file(table, name, &later);
+                *l->row_count += code ? 0 : m->tables[t].files[i].rows;
             } else if (table->forget) {
                 code = tide__gone_read(&l->gone[at], table->store->port, name, place);
             }
@@ -204,9 +206,9 @@ static int each_generation(const struct loading *l, bool rows) {
 }
 
 static int load_chain(struct tide_node *node, const char *dir, const struct tide__manifest *m,
-                      const struct tide__restore_as *as) {
+                      const struct tide__restore_as *as, uint64_t *row_count) {
     struct tide__gone *gone = tide_alloc_zero(m->table_count + 1, sizeof *gone);
-    const struct loading l = {node, dir, m, as, gone};
+    const struct loading l = {node, dir, m, as, gone, row_count};
     int code = gone ? each_generation(&l, false) : tide_fail(TIDE_ENOMEM, "no memory to restore '%s'", dir);
     for (size_t t = 0; gone && t < m->table_count; t++) {
         tide__gone_sort(&gone[t]);
@@ -259,7 +261,7 @@ static int make_tables(struct tide_node *node, const struct tide__manifest *m) {
 }
 
 static int load(struct tide_node *node, const char *dir, const struct tide__manifest *m,
-                const struct tide__restore_as *as) {
+                const struct tide__restore_as *as, uint64_t *row_count) {
     int code = make_tables(node, m);
     for (size_t t = 0; t < m->table_count && !code; t++) {
         struct tide_table *table = NULL;
@@ -267,7 +269,7 @@ static int load(struct tide_node *node, const char *dir, const struct tide__mani
         code = code || TIDE_MUTANT(restore_beside_rows) ? code : tide__table_clear(table);
         tide_table_release(table);
     }
-    return code ? code : load_chain(node, dir, m, as);
+    return code ? code : load_chain(node, dir, m, as, row_count);
 }
 
 int tide_checkpoint_restore(struct tide_node *node, const char *dir, uint64_t generation, struct tide_restored *out) {
@@ -288,9 +290,11 @@ int tide__checkpoint_restore_as(struct tide_node *node, const char *dir, uint64_
     if (!code) {
         tables_rename(&m, as);
     }
-    code = code ? code : load(node, dir, &m, as);
+    uint64_t row_count = 0;
+    code = code ? code : load(node, dir, &m, as, &row_count);
     if (!code) {
         out->info = tide__manifest_info(&m);
+        out->info.rows = row_count;
         out->skipped = tide_alloc_zero(skipped.size + 1, 1);
         out->job = m.job;
         out->job_size = m.job_size;
