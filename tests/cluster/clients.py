@@ -89,7 +89,7 @@ def bad_arguments_are_errors_at_the_call(c):
         (ValueError, ">f4", lambda: sums.pull([1], out=np.empty((1, 4), ">f4"))),
         (TypeError, "integers", lambda: sums.pull(None)),
         (TypeError, "integers", lambda: sums.pull("abc")),
-        (TypeError, "integers", lambda: sums.pull([2**64])),
+        (IndexError, "beyond 2^64 - 1", lambda: sums.pull([2**64])),
         (IndexError, "outside", lambda: sums.pull([2**63])),
         (ValueError, "memory", lambda: sums.pull(np.zeros(10**8, np.uint64))),
         (ValueError, "shape", lambda: sums.push([1], None)),
@@ -125,7 +125,14 @@ def errors_have_codes(c):
     error = raises(tide.KeyRangeError, lambda: sums.pull([1000]), "key 1000 is outside table")
     assert isinstance(error, IndexError) and error.name == "ERANGE"
     raises(tide.KeyRangeError, lambda: sums.pull([-1]))
-    raises(tide.KeyRangeError, lambda: c.table("words").pull([-1]), "negative")
+    words = c.table("words")
+    raises(tide.KeyRangeError, lambda: words.pull([-1]), "negative")
+    raises(tide.KeyRangeError, lambda: words.pull([1, 1 << 64]), "key 18446744073709551616 is beyond 2^64 - 1")
+    raises(tide.KeyRangeError, lambda: words.pull([1 << 63, -1]), "key -1 is negative")
+    raises(TypeError, lambda: words.pull([1 << 64, 1.5]), "keys are integers")
+    assert words.pull([1, (1 << 63) + 1]).shape == (2, 2)  # of which numpy alone makes floats
+    for call in (lambda: words.push([1], [[1e39, 0]]), lambda: words.push([1], np.full((1, 2), -1e39), cast=True)):
+        raises(tide.UsageError, call, "beyond what a float32 holds")
     raises(tide.UsageError, lambda: c.table("absent"), "tide tables")
     error = raises(tide.UsageError, lambda: c.table("words").push([1], [[np.nan, 0]]))
     assert error.name == "ENAN" and error.outcome == "none"
@@ -297,9 +304,9 @@ def a_forked_child_opens_its_own(c):
 def keyboard_interrupt_leaves_the_client_usable(c):
     for i in range(30):  # at another place of the way each time
         timer = threading.Timer(0.01 + 0.0007 * i, lambda: os.kill(os.getpid(), signal.SIGINT))
-        timer.start()
         began = time.monotonic()
         try:
+            timer.start()
             while time.monotonic() < began + 20:
                 c.table("factors").pull(np.arange(1000 if i < 10 else 1))
             raise AssertionError("no KeyboardInterrupt")

@@ -35,13 +35,27 @@ def _of(value, what):
     return None
 
 
+def _integers(value):
+    """Keys of a list. numpy makes floats or objects of integers that share no type of its own."""
+    array = np.asarray(value)
+    if array.size == 0:
+        return array.astype(_U64)
+    if array.dtype.kind in "iu":
+        return array
+    whole = np.asarray(value, object)
+    if any(isinstance(key, bool) or not isinstance(key, (int, np.integer)) for key in whole.flat):
+        return array
+    if min(whole.flat) < 0 or max(whole.flat) >= 1 << 64:
+        key = min(whole.flat) if min(whole.flat) < 0 else max(whole.flat)
+        raise KeyRangeError(f"key {key} is {'negative' if key < 0 else 'beyond 2^64 - 1'}", "ERANGE")
+    return whole.astype(_U64)
+
+
 def keys(value, dense):
     """(array, shape): uint64 or int64 keys, contiguous."""
     array = _of(value, "keys")
     if array is None:
-        array = np.asarray(value)
-        if array.size == 0:
-            array = array.astype(_U64)
+        array = _integers(value)
     dtype = array.dtype
     if dtype != _U64 and dtype != _I64:
         if dtype.kind not in "iu":
@@ -73,15 +87,23 @@ def out(value, shape, key_array):
     return array
 
 
+def _float32(value):
+    try:
+        with np.errstate(over="raise"):
+            return np.asarray(value, _F32)
+    except FloatingPointError:
+        raise UsageError("the rows have a number beyond what a float32 holds") from None
+
+
 def rows(value, shape, cast):
     """Rows that are pushed: float32; others with cast=True."""
     array = _of(value, "rows")
     if array is None:
-        array = np.asarray(value, _F32)  # lists of numbers
+        array = _float32(value)  # lists of numbers
     if array.dtype != _F32:
         if not cast or array.dtype.kind not in "fiu":
             raise TypeError(f"rows are of {array.dtype}, a table has float32: cast=True converts them")
-        array = array.astype(_F32)
+        array = _float32(array)
     if array.shape != shape:
         raise UsageError(f"the rows have shape {array.shape}, the keys want {shape}")
     if not array.flags.c_contiguous:
