@@ -44,11 +44,18 @@ describe("shares", function()
 
   it("are read from a file that can call nothing", function()
     assert.same({persons = {ann = {weight = 2}}}, shares.read("return {persons = {ann = {weight = 2}}}", "s.lua"))
-    for _, content in ipairs {"os.exit()", "return {", "return 1", "\27Lua"} do
+    for _, content in ipairs {"os.exit()", "return {", "return 1", "\27Lua", "while true do end",
+                            "local t = {} for i = 1, 1e9 do t[i] = {} end", "return ('x'):rep(1e9)"} do
       local given, err = shares.read(content, "s.lua")
       assert.is_nil(given)
       assert.equal("T0113", err.code)
     end
+  end)
+
+  it("are read from a file with as many persons as there may be", function()
+    local lines = {}
+    for i = 1, 2000 do lines[i] = ("p%d = {group = 'g', weight = 2, slots = 4, runs = 3, memory = '1GiB'},"):format(i) end
+    assert(shares.read("return {groups = {g = {}}, persons = {" .. table.concat(lines) .. "}}", "s.lua"))
   end)
 
   it("halve what was used every half-life, and forget nobody who comes back", function()

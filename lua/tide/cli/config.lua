@@ -1,19 +1,17 @@
 -- Configuration: flags > TIDE_* environment > ./tide.lua > $XDG_CONFIG_HOME/tide/config.lua > /etc/tide/config.lua.
 --
--- A file is Lua that returns a table. It runs with an empty environment, without the methods of strings, bounded in
--- steps and memory: data, not code. Unknown keys and wrong values are errors that name the line.
+-- A file is Lua that returns a table (lua_data.lua). Unknown keys and wrong values are errors that name the line.
 
 local arguments = require "tide.cli.arguments"
 local checks = require "tide.checks"
 local errors = require "tide.errors"
+local lua_data = require "tide.lua_data"
 local options = require "tide.options"
 local schema = require "tide.cli.schema"
 local text = require "tide.text"
 
 local config = {}
 
-local STEPS_MAX <const> = 100000
-local MEMORY_KIB_MAX <const> = 1024
 local FILE_BYTES_MAX <const> = 64 * 1024
 
 local by_key, keys = {}, {}
@@ -36,33 +34,6 @@ end
 
 local function faulty(where, message, help)
   return errors.new("T0111", {where = where, message = message, help = help})
-end
-
--- Runs a chunk as data. Methods of strings are out of reach meanwhile: ("x"):rep(1e9) would not be stopped by steps.
-local function run_bounded(chunk)
-  local strings <const> = debug.getmetatable ""
-  local index <const> = strings.__index
-  local steps = 0
-  local limit <const> = collectgarbage "count" + MEMORY_KIB_MAX
-  strings.__index = nil
-  local function stop(why)
-    debug.sethook()
-    error(why .. ": a configuration is data", 3)
-  end
-  local function watch()
-    steps = steps + 1
-    if steps > STEPS_MAX then stop "it takes too long" end
-    if collectgarbage "count" > limit then stop "it needs too much memory" end
-  end
-  local ok, result = pcall(function()
-    debug.sethook(watch, "", 1)
-    local value <const> = chunk()
-    debug.sethook()
-    return value
-  end)
-  debug.sethook()
-  strings.__index = index
-  return ok, result
 end
 
 -- Line of a key's assignment, for messages; nil when it is not written plainly.
@@ -120,12 +91,10 @@ local function read_file(file)
   local source <const> = handle:read(FILE_BYTES_MAX + 1) or ""
   handle:close()
   if #source > FILE_BYTES_MAX then return nil, faulty(file.path, "it is larger than 64 KiB") end
-  local chunk, why = load(source, "@" .. file.path, "t", {})
-  local ok, result
-  if chunk then ok, result = run_bounded(chunk) end
+  local ok <const>, result = lua_data.read(source, file.path)
   if not ok then
-    local line, message = tostring(result or why):match(":(%d+): (.*)$")
-    return nil, faulty(file.path .. (line and ":" .. line or ""), message or tostring(result or why))
+    local line, message = result:match(":(%d+): (.*)$")
+    return nil, faulty(file.path .. (line and ":" .. line or ""), message or result)
   end
   return check_table(file, source, result)
 end

@@ -5,6 +5,7 @@
 -- docs/guides/shares.md is the guide.
 local checks = require "tide.checks"
 local errors = require "tide.errors"
+local lua_data = require "tide.lua_data"
 local text = require "tide.text"
 local units = require "tide.units"
 
@@ -134,10 +135,8 @@ end
 ---@return table|nil given, which shares.check accepts
 ---@return table? err T0113
 function shares.read(content, path)
-  local chunk <const>, why = load(content, "@" .. path, "t", {})
-  if not chunk then return refuse(tostring(why), "write it as `return {persons = {alice = {weight = 2}}}`") end
-  local ok <const>, given = pcall(chunk)
-  if not ok then return refuse(tostring(given), "the file may call nothing: it returns a table") end
+  local ok <const>, given = lua_data.read(content, path)
+  if not ok then return refuse(given, "the file may call nothing: `return {persons = {alice = {weight = 2}}}`") end
   local fits <const>, err = shares.check(given)
   if not fits then return nil, err end
   return given
