@@ -79,7 +79,7 @@ static void check_queue(struct world *w, const struct node *node) {
     uint64_t bytes = 0;
     bool alone = true;
     for (const struct tide__pending *p = tide_store_of(node->node)->pending.first; p; p = p->next) {
-        bytes += p->admitted;
+        bytes += p->token.bytes;
         alone = alone && (!ticket || !p->ticket || p->ticket == ticket);
         ticket = p->ticket ? p->ticket : ticket;
     }

@@ -48,7 +48,7 @@ struct service {
     bool lookups; /* the actor `lookups` */
     unsigned fibers;
     uint64_t bytes;    /* of requests that fibers work on */
-    uint64_t rate_due; /* lookups: when the rate permits the next key */
+    struct tide__bucket rate; /* lookups: of keys */
 };
 
 /* A request that a fiber works on. Its keys and rows follow. */
@@ -538,19 +538,18 @@ static int serve(struct service *s, const struct tide_message *m, const struct t
 
 /* ---- the actor ---- */
 
-/* Takes the keys of a lookup from the node's rate. It may run ahead by a tenth of a second's worth. */
+/* Takes the keys of a lookup from the node's rate. */
 static int take_rate(struct service *s, size_t keys) {
-    const uint64_t now = tide_port_now(s->store->port), burst = TIDE_SECOND / 10;
-    const uint64_t least = now > burst ? now - burst : 0;
-    const uint64_t at = s->rate_due > least ? s->rate_due : least;
+    const struct tide__bucket before = s->rate;
+    const uint64_t now = tide_port_now(s->store->port), at = tide__bucket_take(&s->rate, now, (double)keys);
     if (at > now) {
+        s->rate = before;
         const uint32_t retry_ms = (uint32_t)((at - now) / 1000000 + 1);
         return tide_fail_busy(retry_ms,
                               "lookups at this node have used their rate (store_lookup_rate): try again in "
                               "%u ms",
                               (unsigned)retry_ms);
     }
-    s->rate_due = at + (uint64_t)((double)keys * 1e9 / (double)tide_limit(store_lookup_rate));
     return 0;
 }
 
@@ -625,6 +624,7 @@ static int create(struct tide_node *node, struct tide_store *store, bool lookups
     }
     s->store = store;
     s->lookups = lookups;
+    s->rate.per_second = (double)tide_limit(store_lookup_rate);
     const struct tide_actor_options options = {.name = lookups ? "lookups" : "rows",
                                                .type = lookups ? "lookups" : "rows",
                                                .run = service_main,

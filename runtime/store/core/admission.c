@@ -1,29 +1,33 @@
 /*
- * Admission of operations at their origin: end-to-end credit of (this node, home).
+ * Admission of operations at their origin: one token a message, for three things at one visit.
  *
- * The caller that starts an operation takes credit for its messages, 1,024 of them and 4 MiB (keys and
- * rows, in both directions) a home, and the final answer returns it, of whatever origin: a
- * forward, a queue of an arriving row or a new home use the credit that the origin has taken. So
- * every queue behind the origin is bounded by what was admitted. Of a relocating table the home is
- * this node's own store actor, through which all its operations go.
+ *   rate    so many operations and bytes a second (rate_operations, rate_bytes). A bucket is the time at which its
+ *           next unit is due; what is taken moves it on. It may lie behind by a tenth of a second, which is how much
+ *           can be taken at once after a rest. An operation of any size goes when a unit is due, and pays afterwards
+ *   room    a limit for all operations of the node together (queue_limit)
+ *   credit  end-to-end, of (this node, home): 1,024 messages and 4 MiB of keys and rows, in both directions
  *
- * It also knows how long anything has been in flight to a home, which is how fast that one is seen
+ * The final answer gives the token back, of whatever origin: a forward, a queue of an arriving row or a new home use
+ * what the origin has taken. So every queue behind the origin is bounded by what was admitted. Of a relocating table
+ * the home is this node's own store actor, through which all its operations go.
+ *
+ * Credit also says how long anything has been in flight to a home, which is how fast that one is seen
  * from here: its store, the network between, and everything that queues there.
  *
- * A fiber waits in line; a handler, which must not wait, gets EBUSY. An operation that is larger
- * than the whole credit goes alone. An operation on several homes takes their credit in the order
- * of node ids, and credit returns without the help of any fiber: no cycle of waits arises.
+ * A fiber waits in line, in the order of callers; a handler, which must not wait, gets EBUSY. An operation that is
+ * larger than the whole credit goes alone. An operation takes its whole room before any home's credit, and so waits
+ * for it while it holds nothing; then credit in the order of node ids. Both return without the help of any fiber: no
+ * cycle of waits arises.
  *
  * A node with a memory cap grants less (net.h): its part of the credit shrinks, down to one operation
  * at a time, which goes whatever there is, so that all progress. The same holds for all homes
  * while this node itself is short. A caller that has waited in vain, and a handler at once, gets how much
  * that node uses and after how long to try again.
- *
- * A node may have a limit for all of its operations together (queue_limit). An operation takes its
- * whole share of that before any home's credit, and so waits for it while it holds nothing.
  */
 #include "store/core/node_store.h"
 #include "store/core/send.h"
+
+#define BURST_NS (TIDE_SECOND / 10)
 
 struct tide__admission_waiter {
     struct tide__admission_waiter *next;
@@ -112,25 +116,23 @@ static void leave_line(struct tide__credit *c, const struct tide__admission_wait
     *at = w->next;
 }
 
-/* 0, or why the fiber did not get what it waited for; then it is not in line any more. */
+/* Lock held, but while it waits. 0, or why the fiber did not get it; then it is not in line any more. */
 static int wait_in_line(struct tide_store *store, struct tide__credit *c, struct tide__admission_waiter *w,
                         const char *what) {
     struct tide__admission *a = &store->admission;
     uint64_t deadline = tide_port_now(store->port) + tide_limit(store_operation_timeout);
     int code = 0;
-    bool granted = false;
-    while (!granted && !code) {
+    while (!w->granted && !code) {
+        tide_unlock(&a->lock);
         code = tide_fiber_suspend(deadline, what);
         tide_lock(&a->lock);
-        granted = w->granted;
-        if (!granted && code) {
-            leave_line(c, w);
-            grant_lines(store, c); /* a waiter behind a large one may fit */
-        } else if (granted && code) {
-            TIDE_SOMETIMES(granted_when_it_had_left);
-            give(store, c, w->messages, w->bytes);
-        }
-        tide_unlock(&a->lock);
+    }
+    if (!w->granted) {
+        leave_line(c, w);
+        grant_lines(store, c); /* a waiter behind a large one may fit */
+    } else if (code) {
+        TIDE_SOMETIMES(granted_when_it_had_left);
+        give(store, c, w->messages, w->bytes);
     }
     return code;
 }
@@ -191,83 +193,167 @@ static uint16_t narrowed_by(struct tide_store *store, uint16_t home) {
     return of_home.tier > TIDE_TIER_CALM ? home : own.tier > TIDE_TIER_CALM ? tide__store_self(store) : 0;
 }
 
-int tide__admission_take(struct tide_store *store, uint16_t home, uint32_t messages, uint64_t bytes) {
+/* ---- tokens ---- */
+
+uint64_t tide__bucket_take(struct tide__bucket *b, uint64_t now, double units) {
+    if (b->per_second == 0) {
+        return now;
+    }
+    const uint64_t least = now > BURST_NS ? now - BURST_NS : 0;
+    const uint64_t at = b->due > least ? b->due : least;
+    b->due = at + (uint64_t)(units * 1e9 / b->per_second);
+    return at;
+}
+
+/* Which part of a token an operation did not get. */
+struct refusal {
+    enum { RATE, ROOM, CREDIT } what;
+    uint16_t home;
+    uint32_t messages; /* in flight */
+    uint64_t bytes;
+    uint64_t wait; /* RATE: ns until there is one */
+};
+
+/* Lock held, but while it waits. */
+static int take_rate(struct tide_store *store, uint64_t bytes, struct refusal *r) {
     struct tide__admission *a = &store->admission;
-    TIDE_ASSERT(messages > 0);
-    struct tide__admission_waiter w = {.fiber = tide_fiber_current(), .messages = messages, .bytes = bytes};
-    tide_lock(&a->lock);
-    struct tide__credit *c = credit_of(a, home);
-    bool now = c && take_or_stand(store, c, &w);
-    uint32_t messages_there = c ? c->messages : 0;
-    uint64_t bytes_there = c ? c->bytes : 0;
+    const struct tide__bucket before[2] = {a->rate[0], a->rate[1]};
+    const uint64_t now = tide_port_now(store->port);
+    uint64_t at = tide__bucket_take(&a->rate[0], now, 1);
+    const uint64_t other = tide__bucket_take(&a->rate[1], now, (double)bytes);
+    at = other > at ? other : at;
+    if (at <= now || TIDE_MUTANT(rate_ignored)) {
+        return 0;
+    }
+    if (!tide_fiber_current()) { /* it takes nothing */
+        memcpy(a->rate, before, sizeof before);
+        *r = (struct refusal){.what = RATE, .wait = at - now};
+        return TIDE_EBUSY;
+    }
+    int code = 0;
     tide_unlock(&a->lock);
+    while (!code && tide_port_now(store->port) < at) {
+        code = tide_fiber_suspend(at, "the node's rate limit");
+        code = code == TIDE_ETIMEDOUT ? 0 : code;
+    }
+    tide_lock(&a->lock);
+    *r = (struct refusal){.what = RATE};
+    return code;
+}
+
+/* Lock held, but while it waits. */
+static int take_credit(struct tide_store *store, struct tide__credit *c, uint32_t messages, uint64_t bytes,
+                       struct refusal *r) {
+    const bool room = c == &store->admission.all;
+    struct tide__admission_waiter w = {.fiber = tide_fiber_current(), .messages = messages, .bytes = bytes};
     if (!c) {
-        return tide_fail(TIDE_ENOMEM, "no memory for the credit of a node");
+        return TIDE_ENOMEM;
     }
-    if (now) {
+    if (take_or_stand(store, c, &w)) {
         return 0;
     }
-    int code = w.fiber ? wait_in_line(store, c, &w, "credit of the key's home") : TIDE_EBUSY;
-    const uint16_t narrow = narrowed_by(store, home);
-    if ((code == TIDE_EBUSY || code == TIDE_ETIMEDOUT) && narrow) {
-        return tide__memory_refuse(store, narrow, "one operation at a time may be under way");
-    }
-    if (code) {
-        char name[96], what[160];
-        tide__node_text(store, home, name);
-        (void)snprintf(what, sizeof what, "waiting for credit of node %s", name);
-        return w.fiber ? tide__store_gave_up(code, what, "too little was answered")
-                       : tide_fail(code,
-                                   "node %s has not answered what it was asked: %u messages, "
-                                   "%llu bytes are under way",
-                                   name, (unsigned)messages_there, (unsigned long long)bytes_there);
-    }
-    return 0;
+    r->what = room ? ROOM : CREDIT;
+    r->messages = c->messages;
+    r->bytes = c->bytes;
+    return w.fiber ? wait_in_line(store, c, &w, room ? "room in the node's queue limit" : "credit of the key's home")
+                   : TIDE_EBUSY;
 }
 
-void tide__admission_return(struct tide_store *store, uint16_t home, uint32_t messages, uint64_t bytes) {
-    struct tide__admission *a = &store->admission;
-    tide_lock(&a->lock);
-    give(store, credit_of(a, home), messages, bytes);
-    if (a->all_max > 0) {
-        give(store, &a->all, messages, bytes);
-    }
-    tide_unlock(&a->lock);
+static int refuse_rate(const struct tide__admission *a, int code, uint64_t wait) {
+    const uint32_t retry_ms = (uint32_t)(wait / 1000000 + 1);
+    return code != TIDE_EBUSY ? tide_fail(code, "waiting for the node's rate limit: the fiber is being ended")
+                              : tide_fail_busy(retry_ms,
+                                               "this node may ask for %.6g operations and %.6g bytes a second (0: any "
+                                               "number) and has: try again in %u ms",
+                                               a->rate[0].per_second, a->rate[1].per_second, (unsigned)retry_ms);
 }
 
-int tide__admission_enter(struct tide_store *store, uint32_t messages, uint64_t bytes) {
-    struct tide__admission *a = &store->admission;
-    if (a->all_max == 0) {
-        return 0;
-    }
-    struct tide__admission_waiter w = {.fiber = tide_fiber_current(), .messages = messages, .bytes = bytes};
-    tide_lock(&a->lock);
-    bool now = take_or_stand(store, &a->all, &w);
-    uint64_t there = a->all.bytes;
-    tide_unlock(&a->lock);
-    if (now) {
-        return 0;
-    }
-    if (!w.fiber) {
-        return tide_fail(TIDE_EBUSY,
-                         "%llu bytes of this node's operations are under way; its queue limit is "
-                         "%llu",
-                         (unsigned long long)there, (unsigned long long)a->all_max);
-    }
-    int code = wait_in_line(store, &a->all, &w, "room in the node's queue limit");
+static int refuse_room(const struct tide__admission *a, int code, uint64_t bytes) {
     char what[128];
     (void)snprintf(what, sizeof what, "waiting for room in the node's queue limit of %llu bytes",
                    (unsigned long long)a->all_max);
-    return code ? tide__store_gave_up(code, what, "too little was answered") : 0;
+    return tide_fiber_current()
+               ? tide__store_gave_up(code, what, "too little was answered")
+               : tide_fail(code, "%llu bytes of this node's operations are under way; its queue limit is %llu",
+                           (unsigned long long)bytes, (unsigned long long)a->all_max);
 }
 
-void tide__admission_leave(struct tide_store *store, uint32_t messages, uint64_t bytes) {
-    struct tide__admission *a = &store->admission;
-    if (a->all_max > 0) {
-        tide_lock(&a->lock);
-        give(store, &a->all, messages, bytes);
-        tide_unlock(&a->lock);
+static int refuse_credit(struct tide_store *store, int code, const struct refusal *r) {
+    const uint16_t narrow = narrowed_by(store, r->home);
+    if ((code == TIDE_EBUSY || code == TIDE_ETIMEDOUT) && narrow) {
+        return tide__memory_refuse(store, narrow, "one operation at a time may be under way");
     }
+    char name[96], what[160];
+    tide__node_text(store, r->home, name);
+    (void)snprintf(what, sizeof what, "waiting for credit of node %s", name);
+    return tide_fiber_current() ? tide__store_gave_up(code, what, "too little was answered")
+                                : tide_fail(code,
+                                            "node %s has not answered what it was asked: %u messages, "
+                                            "%llu bytes are under way",
+                                            name, (unsigned)r->messages, (unsigned long long)r->bytes);
+}
+
+int tide__token_take(struct tide_store *store, struct tide__token *first, uint64_t asked) {
+    struct tide__admission *a = &store->admission;
+    struct refusal r = {0};
+    uint32_t messages = 0;
+    uint64_t bytes = 0;
+    for (const struct tide__token *t = first; t; t = t->next) {
+        messages++;
+        bytes += t->bytes;
+    }
+    tide_lock(&a->lock);
+    int code = asked ? take_rate(store, asked, &r) : 0;
+    const bool limited = !code && a->all_max > 0;
+    code = limited ? take_credit(store, &a->all, messages, bytes, &r) : code;
+    const bool has_room = limited && !code;
+    for (struct tide__token *t = first; t && !code;) {
+        uint32_t there = 0;
+        uint64_t there_bytes = 0;
+        r.home = t->home;
+        for (const struct tide__token *same = t; same && same->home == t->home; same = same->next) {
+            there++;
+            there_bytes += same->bytes;
+        }
+        code = take_credit(store, credit_of(a, t->home), there, there_bytes, &r);
+        for (; there > 0 && !code; there--, t = t->next) {
+            t->held = true;
+        }
+    }
+    for (struct tide__token *t = first; t && code; t = t->next) {
+        if (t->held) {
+            give(store, credit_of(a, t->home), 1, t->bytes);
+        }
+        t->held = false;
+    }
+    if (code && has_room) {
+        give(store, &a->all, messages, bytes);
+    }
+    tide_unlock(&a->lock);
+    return code == 0             ? 0
+           : code == TIDE_ENOMEM ? tide_fail(code, "no memory for the credit of a node")
+           : r.what == RATE      ? refuse_rate(a, code, r.wait)
+           : r.what == ROOM      ? refuse_room(a, code, r.bytes)
+                                 : refuse_credit(store, code, &r);
+}
+
+void tide__token_give(struct tide_store *store, struct tide__token *token) {
+    struct tide__admission *a = &store->admission;
+    if (!token->held) {
+        return;
+    }
+    token->held = false;
+    tide_lock(&a->lock);
+    give(store, credit_of(a, token->home), 1, token->bytes);
+    if (a->all_max > 0) {
+        give(store, &a->all, 1, token->bytes);
+    }
+    tide_unlock(&a->lock);
+}
+
+void tide_store_rate(struct tide_store *store, double operations, double bytes) {
+    store->admission.rate[0].per_second = operations;
+    store->admission.rate[1].per_second = bytes;
 }
 
 void tide_store_limit(struct tide_store *store, uint64_t bytes) {

@@ -1,6 +1,6 @@
 /*
- * What a node's operations on rows of others may have in flight, by messages and bytes (admission.c)
- * and by time (rate.c). A fiber without credit waits.
+ * What a node's operations on rows of others may have in flight: a token of each message, taken at the door and given
+ * back at its end (admission.c). A fiber that gets none waits.
  */
 #ifndef TIDE_STORE_ADMISSION_H
 #define TIDE_STORE_ADMISSION_H
@@ -9,7 +9,12 @@
 
 struct tide_store;
 
-/* ---- admission.c ---- */
+struct tide__token {          /* of a message */
+    struct tide__token *next; /* of the same operation, in the order of homes; while they are taken */
+    uint32_t bytes;           /* keys and rows, in both directions */
+    uint16_t home;
+    bool held;
+};
 
 struct tide__credit {  /* under the lock: of a home, or of all together */
     uint32_t messages; /* in flight */
@@ -18,8 +23,13 @@ struct tide__credit {  /* under the lock: of a home, or of all together */
     struct tide__admission_waiter *first; /* in line */
     uint64_t withheld;                    /* UINT64_MAX less the home's grant */
 };
+struct tide__bucket {
+    double per_second; /* 0: no limit; written before the node joins */
+    uint64_t due;      /* of the next unit; under the lock */
+};
 struct tide__admission {
     struct tide_lock lock;
+    struct tide__bucket rate[2];     /* operations, bytes */
     struct tide__credit *pages[256]; /* by node id */
     uint64_t waits, bytes_most;      /* fibers that had to wait; most in flight to one home */
     uint32_t messages_max;           /* of a home */
@@ -31,32 +41,19 @@ struct tide__admission {
 };
 void tide__admission_init(struct tide__admission *admission);
 void tide__admission_deinit(struct tide__admission *admission);
-/* Credit for an operation's messages to `home`; a fiber waits for it. EBUSY: not a fiber. ETIMEDOUT,
- * ECANCELED. Any thread. */
-int tide__admission_take(struct tide_store *store, uint16_t home, uint32_t messages, uint64_t bytes);
-void tide__admission_return(struct tide_store *store, uint16_t home, uint32_t messages, uint64_t bytes);
-/* Room for all of an operation within the node's queue limit, before any home's credit: a caller that waits
- * here holds nothing. It returns with the credit of the homes, or by leave, where none was taken.
- * Errors as above. Any thread. */
-int tide__admission_enter(struct tide_store *store, uint32_t messages, uint64_t bytes);
-void tide__admission_leave(struct tide_store *store, uint32_t messages, uint64_t bytes);
+/*
+ * Takes the tokens of an operation, all or none; those of one home lie together. A fiber waits; a caller that is none
+ * gets EBUSY, and when to try again if that is known. ETIMEDOUT, ECANCELED. `asked`: bytes by which the operation
+ * counts in the node's rate; 0: it did before. Any thread.
+ */
+int tide__token_take(struct tide_store *store, struct tide__token *first, uint64_t asked);
+void tide__token_give(struct tide_store *store, struct tide__token *token); /* if it is held */
 /* The home grants so many bytes over all lanes now, or this node itself of what it sends. */
 void tide__admission_granted(struct tide_store *store, uint16_t home, uint64_t grant);
 void tide__admission_own(struct tide_store *store, uint64_t grant);
 /* How long something has been in flight to `home`, ns since the start. Any thread. */
 uint64_t tide__admission_waited(struct tide_store *store, uint16_t home);
-
-/* ---- rate.c ---- */
-struct tide__bucket {
-    double per_second; /* 0: no limit; written before the node joins */
-    uint64_t due;      /* of the next token; under the lock */
-};
-struct tide__rate {
-    struct tide_lock lock;
-    struct tide__bucket operations, bytes;
-};
-/* An operation on rows of other nodes. A fiber waits for its turn; EBUSY: not a fiber. ECANCELED.
- * Any thread. */
-int tide__rate_take(struct tide_store *store, uint64_t bytes);
+/* Takes units. Returns when they may go: `now`, or before, if at once. */
+uint64_t tide__bucket_take(struct tide__bucket *bucket, uint64_t now, double units);
 
 #endif

@@ -34,7 +34,6 @@ struct tide_store {
     atomic_bool runs_unheld;          /* some */
     struct tide__admission admission;
     struct tide_budget budget;
-    struct tide__rate rate;
     atomic_uint_fast64_t replies_unknown, malformed;
     struct tide_random yields;             /* simulator only: one OS thread */
     atomic_bool members_missed;            /* the word of a change did not fit the mailbox */

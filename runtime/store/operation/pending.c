@@ -82,7 +82,7 @@ void tide__pending_end(struct tide__pending_table *t, struct tide__pending *p) {
         p->table->look_again = true;
         p->table->store->look_again = true;
     }
-    tide__admission_return(p->table->store, p->node, 1, p->admitted);
+    tide__token_give(p->table->store, &p->token);
     pending_free(p);
 }
 

@@ -2,6 +2,7 @@
 #ifndef TIDE_STORE_PENDING_H
 #define TIDE_STORE_PENDING_H
 
+#include "store/core/admission.h"
 #include "store/operation/access.h"
 #include "store/operation/ticket.h"
 
@@ -39,10 +40,10 @@ struct tide__pending {
     /* Tables with copies, an asynchronous pull: whose (program_order.c), and does it wait for the end? */
     struct tide_fiber *fiber;
     bool follows;
-    uint64_t sent;     /* sequence when its first key left this node; 0: none has */
-    uint32_t out;      /* keys at other nodes */
-    uint32_t admitted; /* bytes of credit that its end returns to `node` */
-    uint32_t index[];  /* position in the call */
+    uint64_t sent;            /* sequence when its first key left this node; 0: none has */
+    uint32_t out;             /* keys at other nodes */
+    struct tide__token token; /* given back at its end */
+    uint32_t index[];         /* position in the call */
 };
 struct tide__pending_table {
     struct tide_lock lock;
@@ -65,7 +66,7 @@ int tide__pending_answer(struct tide_store *store, uint16_t from, uint64_t id, i
  * of it. */
 int tide__pending_reserve(struct tide__pending_table *table, uint64_t *id);
 void tide__pending_unused(struct tide__pending_table *table, uint64_t id, struct tide__pending *p);
-/* Busy, and without a waiter: it ends, with the credit that it held. */
+/* Busy, and without a waiter: it ends, and gives its token back. */
 void tide__pending_end(struct tide__pending_table *table, struct tide__pending *p);
 /* Lock held. Entries were notified of its death: no more may be registered. */
 bool tide__pending_is_gone(const struct tide__pending_table *table, uint16_t node);

@@ -32,9 +32,7 @@ struct request { /* an outgoing message; apart from its entry, which may end at 
 
 static void request_free(struct tide_store *store, struct request *r) {
     if (r->pending) { /* never registered */
-        if (r->pending->admitted) {
-            tide__admission_return(store, r->node, 1, r->pending->admitted);
-        }
+        tide__token_give(store, &r->pending->token);
         tide__pending_unused(&store->pending, r->id, r->pending);
     }
     tide_writer_release(&r->body);
@@ -316,35 +314,13 @@ static uint32_t bytes_of(const struct request *r, const struct tide__pass *pass)
     return (uint32_t)(r->body.size + (r->tail ? r->tail->size : 0) + answer);
 }
 
-/* Room and credit for all messages of a call; they are in the order of their nodes. */
-static int admit(const struct tide__pass *pass, struct request *requests) {
-    struct tide_store *store = pass->table->store;
-    uint32_t left_messages = 0;
-    uint64_t left = 0;
+/* The tokens of all messages of a call; they are in the order of their nodes. */
+static int admit(const struct tide__pass *pass, struct request *requests, uint64_t asked) {
     for (struct request *r = requests; r; r = r->next) {
-        left_messages++;
-        left += bytes_of(r, pass);
+        r->pending->token = (struct tide__token){
+            .next = r->next ? &r->next->pending->token : NULL, .bytes = bytes_of(r, pass), .home = r->node};
     }
-    int code = tide__admission_enter(store, left_messages, left);
-    for (struct request *r = requests, *end; r && !code; r = end) {
-        uint32_t messages = 0;
-        uint64_t bytes = 0;
-        for (end = r; end && end->node == r->node; end = end->next) {
-            messages++;
-            bytes += bytes_of(end, pass);
-        }
-        code = tide__admission_take(store, r->node, messages, bytes);
-        if (code) {
-            tide__admission_leave(store, left_messages, left);
-            return code;
-        }
-        for (struct request *m = r; m != end; m = m->next) {
-            m->pending->admitted = bytes_of(m, pass);
-        }
-        left_messages -= messages;
-        left -= bytes;
-    }
-    return code;
+    return tide__token_take(pass->table->store, &requests->pending->token, asked);
 }
 
 /* Keys of the table are shared since the pass began. Sharing happens under the lock of
@@ -479,12 +455,7 @@ int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tid
         return tide_fail(TIDE_EUNREACHABLE, "table '%s' is of this process only", table->name);
     }
     const size_t floats = pass->raw ? table->row_floats : table->width;
-    const int limited = tide__rate_take(
-        store, pass->misses->count * (sizeof(uint64_t) + (kind == TIDE__LOCALIZE ? 0 : floats * sizeof(float))));
-    if (limited) {
-        tide__pass_take_back(pass, pass->misses->at, pass->misses->count);
-        return limited;
-    }
+    uint64_t asked = pass->misses->count * (sizeof(uint64_t) + (kind == TIDE__LOCALIZE ? 0 : floats * sizeof(float)));
     for (;;) {
         tide__store_yield(store); /* between the local pass and the remote one */
         if (TIDE_BUGGIFY(remote_late) && tide_fiber_current()) {
@@ -495,7 +466,10 @@ int tide__remote_start(struct tide__pass *pass, enum tide__kind kind, struct tid
         uint64_t changes = atomic_load_explicit(&table->changes, memory_order_acquire); /* before the routes are read */
         int code = group(pass, kind, ticket, &requests, &stale);
         size_t messages = 0;
-        code = code || stale ? code : admit(pass, requests);
+        if (!code && !stale) {
+            code = admit(pass, requests, asked);
+            asked = 0;
+        }
         if (!code && !stale && enlist(pass, ticket, requests, changes, &messages)) {
             if (kind != TIDE__LOCALIZE) {
                 tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_REMOTE : TIDE__PUSHES_REMOTE,

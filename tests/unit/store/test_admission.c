@@ -96,24 +96,39 @@ static void what_is_under_way_stays_within_the_credit_real(void **state) {
     bounded(false, TIDE_RELOCATE, 1);
 }
 
+/* As a handler would: a token of `home`, EBUSY, or another error. */
+static int take(struct tide_store *store, struct tide__token *token, uint16_t home, uint32_t bytes) {
+    *token = (struct tide__token){.home = home, .bytes = bytes};
+    return tide__token_take(store, token, 0);
+}
+
 static void a_handler_is_told_that_a_home_is_busy_and_a_large_operation_goes_alone(void **state) {
     (void)state;
     struct cluster c;
     open_cluster(&c, true, 1, 1);
     struct tide_store *store = tide_store_of(c.nodes[0]);
     limit(&c, 0);
-    assert_int_equal(tide__admission_take(store, 1, 90, 1 << 20), 0);
-    assert_int_equal(tide__admission_take(store, 1, 1, 1), TIDE_EBUSY);
-    assert_non_null(strstr(tide_error_message(), "90 messages, 1048576 bytes are under way"));
-    assert_int_equal(tide__admission_take(store, 2, 1, few_bytes), 0); /* another home */
-    assert_int_equal(tide__admission_take(store, 2, 1, 1), TIDE_EBUSY);
-    tide__admission_return(store, 1, 90, 1 << 20);
-    tide__admission_return(store, 2, 1, few_bytes);
-    for (uint32_t i = 0; i < few_messages; i++) {
-        assert_int_equal(tide__admission_take(store, 1, 1, 1), 0);
+    struct tide__token large[90] = {0}, one, other, few[8];
+    for (unsigned i = 0; i < 90; i++) {
+        large[i] = (struct tide__token){.home = 1, .bytes = 1 << 14, .next = i < 89 ? &large[i + 1] : NULL};
     }
-    assert_int_equal(tide__admission_take(store, 1, 1, 1), TIDE_EBUSY);
-    tide__admission_return(store, 1, few_messages, few_messages);
+    assert_int_equal(tide__token_take(store, large, 0), 0);
+    assert_int_equal(take(store, &one, 1, 1), TIDE_EBUSY);
+    assert_non_null(strstr(tide_error_message(), "90 messages, 1474560 bytes are under way"));
+    assert_int_equal(take(store, &other, 2, (uint32_t)few_bytes), 0); /* another home */
+    assert_int_equal(take(store, &one, 2, 1), TIDE_EBUSY);
+    for (unsigned i = 0; i < 90; i++) {
+        tide__token_give(store, &large[i]);
+    }
+    tide__token_give(store, &other);
+    tide__token_give(store, &one); /* it holds nothing */
+    for (uint32_t i = 0; i < few_messages; i++) {
+        assert_int_equal(take(store, &few[i], 1, 1), 0);
+    }
+    assert_int_equal(take(store, &one, 1, 1), TIDE_EBUSY);
+    for (uint32_t i = 0; i < few_messages; i++) {
+        tide__token_give(store, &few[i]);
+    }
     nothing_is_held(&c, 0);
     close_cluster(&c);
 }
@@ -170,23 +185,49 @@ static void a_handler_is_told_of_the_queue_limit_and_a_large_operation_goes_alon
     struct tide_store_queue queue;
     open_cluster(&c, true, 1, 1);
     struct tide_store *store = tide_store_of(c.nodes[0]);
-    assert_int_equal(tide__admission_enter(store, 1, 1 << 30), 0); /* there is no limit */
+    struct tide__token second = {.home = 2, .bytes = 1000}, first = {.home = 1, .bytes = 4000, .next = &second};
+    struct tide__token one, many;
+    assert_int_equal(take(store, &one, 1, 1 << 30), 0); /* there is no limit */
     tide_store_queue(store, &queue);
     assert_true(queue.limit == 0 && queue.bytes == 0 && queue.most == 0);
+    tide__token_give(store, &one);
     tide_store_limit(store, 1000);
-    assert_int_equal(tide__admission_enter(store, 2, 5000), 0);
-    assert_int_equal(tide__admission_enter(store, 1, 1), TIDE_EBUSY);
+    assert_int_equal(tide__token_take(store, &first, 0), 0);
+    assert_int_equal(take(store, &one, 1, 1), TIDE_EBUSY);
     assert_non_null(strstr(tide_error_message(), "5000 bytes of this node's operations"));
-    assert_int_equal(tide__admission_take(store, 1, 1, 4000), 0);
-    tide__admission_return(store, 1, 1, 4000); /* its home's credit and its share */
-    assert_int_equal(tide__admission_enter(store, 1, 1), TIDE_EBUSY);
-    tide__admission_leave(store, 1, 1000);
-    assert_int_equal(tide__admission_enter(store, 1, 600), 0);
-    assert_int_equal(tide__admission_enter(store, 1, 401), TIDE_EBUSY);
-    assert_int_equal(tide__admission_enter(store, 1, 400), 0);
-    tide__admission_leave(store, 2, 1000);
+    tide__token_give(store, &first); /* its home's credit and its room */
+    assert_int_equal(take(store, &one, 1, 1), TIDE_EBUSY);
+    tide__token_give(store, &second);
+    assert_int_equal(take(store, &one, 1, 600), 0);
+    assert_int_equal(take(store, &many, 1, 401), TIDE_EBUSY);
+    assert_int_equal(take(store, &many, 1, 400), 0);
+    tide__token_give(store, &one);
+    tide__token_give(store, &many);
     tide_store_queue(store, &queue);
     assert_true(queue.bytes == 0 && queue.most == 5000 && queue.waits == 0);
+    nothing_is_held(&c, 0);
+    close_cluster(&c);
+}
+
+/* Room for both homes, and credit of the first one: all of it comes back. */
+static void a_refused_operation_holds_nothing_of_a_home_that_had_credit(void **state) {
+    (void)state;
+    struct cluster c;
+    struct tide_store_queue queue;
+    open_cluster(&c, true, 1, 1);
+    struct tide_store *store = tide_store_of(c.nodes[0]);
+    limit(&c, 0);
+    tide_store_limit(store, 1 << 20);
+    struct tide__token full, second = {.home = 2, .bytes = 10}, first = {.home = 1, .bytes = 10, .next = &second};
+    assert_int_equal(take(store, &full, 2, (uint32_t)few_bytes), 0);
+    assert_int_equal(tide__token_take(store, &first, 0), TIDE_EBUSY);
+    assert_true(!first.held && !second.held);
+    tide_store_queue(store, &queue);
+    assert_int_equal(queue.bytes, few_bytes);
+    tide__token_give(store, &full);
+    tide_store_queue(store, &queue);
+    assert_int_equal(queue.bytes, 0);
+    nothing_is_held(&c, 0);
     close_cluster(&c);
 }
 
@@ -228,7 +269,9 @@ static void a_node_asks_for_no_more_than_its_rate(void **state) {
         struct tide_store *store = tide_store_of(c.nodes[1]);
         int code = 0; /* as a handler would */
         for (unsigned i = 0; i < 40 && !code; i++) {
-            code = tide__rate_take(store, 288);
+            struct tide__token token = {.home = 1, .bytes = 288};
+            code = tide__token_take(store, &token, 288);
+            tide__token_give(store, &token);
         }
         assert_int_equal(code, TIDE_EBUSY);
         assert_true(tide_error_retry_after_ms() > 0 && tide_error_retry_after_ms() <= 11);
@@ -377,6 +420,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_node_stays_within_its_queue_limit_simulated),
         cmocka_unit_test(a_node_stays_within_its_queue_limit_real),
         cmocka_unit_test(a_handler_is_told_of_the_queue_limit_and_a_large_operation_goes_alone),
+        cmocka_unit_test(a_refused_operation_holds_nothing_of_a_home_that_had_credit),
         cmocka_unit_test(a_node_asks_for_no_more_than_its_rate),
         cmocka_unit_test(a_handler_is_told_that_a_home_is_busy_and_a_large_operation_goes_alone),
         cmocka_unit_test(a_home_that_cannot_keep_up_slows_its_callers_and_nothing_else),

@@ -335,11 +335,12 @@ static void a_tight_home_gets_one_operation_at_a_time_and_all_get_on(void **stat
         struct tide_store *store = tide_store_of(c.nodes[0]);
         const uint16_t home = tide_node_id(c.nodes[1]);
         /* as a handler would */
-        assert_int_equal(tide__admission_take(store, home, 1, 100), 0);
-        assert_int_equal(tide__admission_take(store, home, 1, 100), TIDE_EBUSY);
+        struct tide__token one = {.home = home, .bytes = 100}, two = one;
+        assert_int_equal(tide__token_take(store, &one, 0), 0);
+        assert_int_equal(tide__token_take(store, &two, 0), TIDE_EBUSY);
         assert_int_equal(tide_error_retry_after_ms(), 100);
         assert_non_null(strstr(tide_error_message(), "try again in 100 ms"));
-        tide__admission_return(store, home, 1, 100);
+        tide__token_give(store, &one);
         tide_lock(&store->admission.lock);
         store->admission.bytes_most = 0;
         tide_unlock(&store->admission.lock);
@@ -352,9 +353,10 @@ static void a_tight_home_gets_one_operation_at_a_time_and_all_get_on(void **stat
         assert_true(store->admission.waits > 0);
         tide_budget_drop(budget_of(&c, 1), ballast);
         wait_tier(&c, 0, 1, TIDE_TIER_CALM);
-        assert_int_equal(tide__admission_take(store, home, 1, 100), 0);
-        assert_int_equal(tide__admission_take(store, home, 1, 100), 0);
-        tide__admission_return(store, home, 2, 200);
+        assert_int_equal(tide__token_take(store, &one, 0), 0);
+        assert_int_equal(tide__token_take(store, &two, 0), 0);
+        tide__token_give(store, &one);
+        tide__token_give(store, &two);
         nothing_is_held(&c, 0);
         close_cluster(&c);
     }
@@ -364,9 +366,11 @@ static void a_tight_home_gets_one_operation_at_a_time_and_all_get_on(void **stat
 static void take_two(struct fiber *f) {
     struct tide_store *store = tide_store_of(f->node);
     const uint16_t home = *(uint16_t *)f->arg;
-    CHECK(f, tide__admission_take(store, home, 1, 10) == 0);
-    CHECK(f, tide__admission_take(store, home, 1, 10) == 0);
-    tide__admission_return(store, home, 2, 20);
+    struct tide__token one = {.home = home, .bytes = 10}, two = one;
+    CHECK(f, tide__token_take(store, &one, 0) == 0);
+    CHECK(f, tide__token_take(store, &two, 0) == 0);
+    tide__token_give(store, &one);
+    tide__token_give(store, &two);
 }
 
 static void who_waits_for_a_tight_home_goes_on_when_it_has_room(void **state) {
