@@ -120,7 +120,7 @@ static bool lies_at(struct tide_table *const *tables, uint64_t key, uint16_t hom
         (void)tide_table_where(tables[d], key, &at);
         lies =
             lies && at == home &&
-            (d == 0 || tide__chain_at(atomic_load(&tables[d]->replicas->chain[slot]), 0) == copy);
+            (d == 0 || tide__chain_at(atomic_load(&tide__replicas_of(tables[d])->chain[slot]), 0) == copy);
     }
     return lies;
 }

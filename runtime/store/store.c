@@ -19,11 +19,17 @@
 
 enum { STORE_MESSAGES_MAX = 1 << 20, STORE_BYTES_MAX = 1 << 30 };
 
-/* In the order in which they end their turns. Of members they hear in the opposite one: what lies on a dead
- * node is counted before slots move, and rows are released after. */
-static const struct tide__technique *const techniques[] = {
-    &tide__plain,      &tide__tiering,  &tide__relocating, &tide__slots,     &tide__checkpoints,
-    &tide__replicated, &tide__hot_keys, &tide__clocked,    &tide__forgetful, NULL};
+static const struct tide__technique *const techniques[TIDE__PARTS + 1] = {
+    [TIDE__PART_PLAIN] = &tide__plain,
+    [TIDE__PART_TIER] = &tide__tiering,
+    [TIDE__PART_OWNERS] = &tide__relocating,
+    [TIDE__PART_SLOTS] = &tide__slots,
+    [TIDE__PART_CHECKPOINTS] = &tide__checkpoints,
+    [TIDE__PART_REPLICAS] = &tide__replicated,
+    [TIDE__PART_HOT] = &tide__hot_keys,
+    [TIDE__PART_CLOCKS] = &tide__clocked,
+    [TIDE__PART_FORGET] = &tide__forgetful,
+};
 
 static const struct tide__handlers handlers[TIDE__OP_COUNT] = {
 #define TIDE__MESSAGE(name, on_cast, on_call, what, fields) [TIDE__OP_##name] = {.cast = on_cast, .call = on_call},
@@ -40,7 +46,6 @@ int tide__store_create_bare(struct tide_store **out) {
     atomic_init(&store->synced, true);
     store->stalled_end = &store->stalled;
     store->techniques = techniques;
-    store->technique_count = TIDE_COUNT(techniques) - 1;
     store->handlers = handlers;
     int code = tide__runs_create(store);
     if (code) {

@@ -218,8 +218,8 @@ static bool store_quiet(const struct node *node, char *why, size_t size) {
     size_t count = tide_store_tables(store, tables, TABLES_MAX);
     bool quiet = true;
     for (size_t i = 0; i < count && i < TABLES_MAX && quiet; i++) {
-        if (tables[i]->relocates && tide__slab_used(&tables[i]->arrivals) != 0) {
-            quiet = say(why, size, "%s waits for %u rows of %s", node->name, tide__slab_used(&tables[i]->arrivals),
+        if (tables[i]->operations->owners && tide__slab_used(&tide__owners_of(tables[i])->arrivals) != 0) {
+            quiet = say(why, size, "%s waits for %u rows of %s", node->name, tide__slab_used(&tide__owners_of(tables[i])->arrivals),
                         tables[i]->name);
         }
         quiet = quiet && shared_quiet(node, tables[i], why, size);
@@ -249,8 +249,8 @@ static bool table_redundant(const struct world *w, const struct table *table, co
     if (table->options.replicas == 0 || tide_table_find(n->node, table->name, &handle) < 0) {
         return true;
     }
-    if (handle->replicas->unopened > 0) {
-        return say(why, size, "%s does not serve %u slots of %s yet", n->name, handle->replicas->unopened,
+    if (tide__replicas_of(handle)->unopened > 0) {
+        return say(why, size, "%s does not serve %u slots of %s yet", n->name, tide__replicas_of(handle)->unopened,
                    handle->name);
     }
     tide_table_stats(handle, &stats);
@@ -388,7 +388,7 @@ static void check_copies(struct world *w, const struct table *table, uint32_t nu
     struct tide_table *known;
     TIDE_ASSERT(tide_table_find(node_named(w, "n1")->node, table->name, &known) == 0);
     const uint32_t slot = tide__slot_of(known, key), route = atomic_load(&known->slots[slot].route);
-    const uint64_t chain = atomic_load(&known->replicas->chain[slot]);
+    const uint64_t chain = atomic_load(&tide__replicas_of(known)->chain[slot]);
     const struct node *home = node_of_id(w, tide__route_home(route));
     if (home == NULL || (route & TIDE__LOST)) {
         return; /* check_homes looks at that */
@@ -457,8 +457,9 @@ static size_t dump_pending(const struct node *n, char *out, size_t size) {
             if (p->at[i] != 0) {
                 used += (size_t)snprintf(out + used, size - used, ", key at n%u", p->at[i]);
             }
-            if (p->at[i] != 0 && p->way != NULL && p->way[i].via != 0) {
-                used += (size_t)snprintf(out + used, size - used, " by n%u", p->way[i].via);
+            const struct tide__owned *o = p->table->operations->owners ? p->part : NULL;
+            if (p->at[i] != 0 && o != NULL && o->keys[i].way.via != 0) {
+                used += (size_t)snprintf(out + used, size - used, " by n%u", o->keys[i].way.via);
             }
         }
         used += (size_t)snprintf(out + used, size - used, "\n");

@@ -6,7 +6,7 @@
 #include "store/adaptive/hot_keys.h"
 #include "store/clocked/clocked.h"
 #include "store/core/key_counts.h"
-#include "store/operation/program_order.h"
+#include "store/replica/program_order.h"
 
 static inline __attribute__((always_inline)) int operate(struct tide_table *table, const enum tide__kind kind,
                                                          const uint64_t *keys, size_t count, float *out,
@@ -18,7 +18,7 @@ static inline __attribute__((always_inline)) int operate(struct tide_table *tabl
         return code;
     }
     tide__heat_access(table->heat, tide__stripe(), keys, count, kind == TIDE__PUSH);
-    if (table->clocked && tide__worker_of(table)) {
+    if (tide__clocked_part(table) && tide__worker_of(table)) {
         code = tide__clocked_operate(table, kind, keys, count, out, in, ticket);
         tide__table_count(table, kind == TIDE__PULL ? TIDE__PULLS_LOCAL : TIDE__PUSHES_LOCAL, count);
         return code;

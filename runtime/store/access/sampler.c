@@ -101,7 +101,7 @@ static int draw(struct tide_sampler *s, uint64_t *key) {
 
 static bool is_here(struct tide_sampler *s, uint64_t key) {
     uint16_t node = 0;
-    return s->table->relocates
+    return s->table->operations->owners
                ? tide__owner_serves(s->table, key)
                : tide_table_where(s->table, key, &node) == 0 && node == tide__store_self(s->table->store);
 }
@@ -131,7 +131,7 @@ static bool still_here(struct tide_sampler *s, const struct listed *k) {
 
 /* The key will be looked at: brings its word into the cache. */
 static void fetch_word(struct tide_sampler *s, uint64_t key) {
-    if (s->table->relocates && key - s->options.first_key < s->options.key_count) {
+    if (s->table->operations->owners && key - s->options.first_key < s->options.key_count) {
         __builtin_prefetch(tide__owner_word(s->table, key));
     }
 }
@@ -142,7 +142,7 @@ static int list_here(struct tide_sampler *s) {
     const uint64_t changes = atomic_load_explicit(&s->table->changes, memory_order_acquire);
     const uint64_t passes = here->draws / s->options.key_count;
     const bool old = passes >= PASSES_MAX || (passes && here->gone >= here->draws / 8);
-    if (here->listed && here->changes == changes && !(old && s->table->relocates)) {
+    if (here->listed && here->changes == changes && !(old && s->table->operations->owners)) {
         return 0;
     }
     here->listed = false;
@@ -159,7 +159,7 @@ static int list_here(struct tide_sampler *s) {
                 here->shares[here->count] = weight;
             }
             here->keys[here->count++] =
-                (struct listed){key, s->table->relocates ? tide__owner_word(s->table, key) : NULL};
+                (struct listed){key, s->table->operations->owners ? tide__owner_word(s->table, key) : NULL};
         }
     }
     const int code =
@@ -176,7 +176,7 @@ static int list_here(struct tide_sampler *s) {
 /* Given that it is here, a key that passes has its share of the distribution. */
 static int draw_local(struct tide_sampler *s, uint64_t *key) {
     struct here *here = &s->here;
-    const bool stay = here->keys && !s->table->relocates;
+    const bool stay = here->keys && !s->table->operations->owners;
     int code = here->keys ? list_here(s) : 0;
     for (int i = 0; code == 0 && here->count && i < TRIES; i++) {
         const struct listed *drawn = draw_listed(s);

@@ -60,8 +60,8 @@ int tide__hot_create(struct tide_table *table, struct tide__hot_table **out) {
         tide_free(s);
         return code;
     }
-    tide_lock(&table->store->pending.lock);                         /* see remote.c: is_overtaken */
-    atomic_store_explicit(&table->shared, s, memory_order_release); /* with tide__hot_of */
+    tide_lock(&table->store->pending.lock); /* see remote.c: is_overtaken */
+    atomic_store_explicit(&tide__hot_part(table)->face.shared, s, memory_order_release); /* with tide__hot_of */
     tide_unlock(&table->store->pending.lock);
     *out = s;
     return 0;
@@ -89,7 +89,6 @@ void tide__hot_destroy(struct tide_table *table) {
     tide__flush_callers_free(s);
     tide_free(s->work);
     tide_free(s);
-    atomic_store(&table->shared, NULL);
 }
 
 void tide__hot_table(struct tide_table *table) {

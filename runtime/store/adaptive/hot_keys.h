@@ -31,6 +31,7 @@
 #define TIDE_STORE_HOT_KEYS_H
 
 #include "store/rows/copy_record.h"
+#include "store/core/node_sets.h"
 #include "store/core/technique.h"
 #include "store/operation/shard.h"
 #include "tide/stats.h"
@@ -127,6 +128,15 @@ struct tide__hot_table {
     uint64_t norm_count;
 };
 
+struct tide__hot_part {                      /* of a table */
+    struct tide__hot_face face;              /* first */
+    _Atomic(struct tide__intents *) intents; /* intent.h; NULL: no worker has had one */
+    struct tide__node_sets interest;         /* intent.h, home; I/O */
+};
+static inline struct tide__hot_part *tide__hot_part(const struct tide_table *table) {
+    return table->parts[TIDE__PART_HOT];
+}
+
 extern const struct tide__technique tide__hot_keys;
 /* MANAGE; TECHNIQUE, RECALL; SHARE_FLUSH, the call and the fiber's word that it can be answered; NOTICE. */
 tide__handler tide__technique_order_call, tide__technique_message, tide__recall_message, tide__hot_flush_call,
@@ -177,11 +187,6 @@ void tide__flush_callers_free(struct tide__hot_table *s);
 void tide__hot_member(struct tide_store *store, const struct tide_member *member);
 /* This node has no copies any more. */
 bool tide__hot_gone(struct tide_store *store);
-/* A pull or push of the fiber: waits. flags: enum tide__operation_flags. fates: of each key (enum
- * tide__fate), also after an error; may be NULL. *sent: what was not served in place is done, or
- * failed at the other end. */
-int tide__hot_exchange(struct tide__hot_table *s, enum tide__kind kind, uint8_t flags, const uint64_t *keys,
-                       size_t count, float *rows, int *fates, bool *sent);
 
 /* ---- subscribe.c ---- */
 int tide__subscriptions_create(struct tide__hot_table *s);

@@ -84,8 +84,11 @@ static bool is_gone(int code) {
            code == TIDE_ECLOSED;
 }
 
-int tide__hot_exchange(struct tide__hot_table *s, enum tide__kind kind, uint8_t flags, const uint64_t *keys,
-                       size_t count, float *rows, int *fates, bool *sent) {
+/* A pull or push of the fiber: waits. flags: enum tide__operation_flags. fates: of each key (enum
+ * tide__fate), also after an error; may be NULL. *sent: what was not served in place is done, or
+ * failed at the other end. */
+static int exchange(struct tide__hot_table *s, enum tide__kind kind, uint8_t flags, const uint64_t *keys, size_t count,
+                    float *rows, int *fates, bool *sent) {
     struct tide__ticket ticket;
     struct tide__misses misses;
     *sent = false;
@@ -265,7 +268,7 @@ static int updates_send(struct batch *b) {
         return 0;
     }
     const uint8_t flags = (uint8_t)(raw | (raw ? TIDE__SUMS : 0) | TIDE__OF_COPY | TIDE__SUBSCRIBES);
-    int code = tide__hot_exchange(s, TIDE__PUSH, flags, b->keys, b->count, b->rows, b->fates, &sent);
+    int code = exchange(s, TIDE__PUSH, flags, b->keys, b->count, b->rows, b->fates, &sent);
     tide__share_count(&s->updates_out, b->count);
     updates_answered(b, sent);
     b->count = 0;
@@ -323,10 +326,10 @@ static int updates(struct batch *b, const uint64_t *keys, size_t count, bool all
 /* A push that waited goes the ordinary way; what there is no room for now is tried again. */
 static int push_now(struct tide__hot_table *s, uint64_t key, struct tide__queued *queued) {
     bool sent;
-    int code = tide__hot_exchange(s, TIDE__PUSH, 0, &key, 1, queued->delta, NULL, &sent);
+    int code = exchange(s, TIDE__PUSH, 0, &key, 1, queued->delta, NULL, &sent);
     while ((code == TIDE_EBUSY || code == TIDE_ENOMEM) && !sent) {
         const int slept = tide_sleep(LOOK_NS);
-        code = slept ? slept : tide__hot_exchange(s, TIDE__PUSH, 0, &key, 1, queued->delta, NULL, &sent);
+        code = slept ? slept : exchange(s, TIDE__PUSH, 0, &key, 1, queued->delta, NULL, &sent);
     }
     tide__share_count(&s->updates_failed, code != 0);
     return code;
@@ -381,8 +384,8 @@ static int row_failed(struct tide__hot_table *s, uint64_t key, uint64_t since, i
 static int fetch(struct batch *b, size_t first, size_t count) {
     struct tide__hot_table *s = b->s;
     bool sent;
-    int code = tide__hot_exchange(s, TIDE__PULL, (uint8_t)(flags_of(s) | TIDE__SUBSCRIBES), b->keys + first, count,
-                                  b->rows, b->fates, &sent);
+    int code = exchange(s, TIDE__PULL, (uint8_t)(flags_of(s) | TIDE__SUBSCRIBES), b->keys + first, count, b->rows,
+                        b->fates, &sent);
     if (code == TIDE_ECANCELED) {
         return code;
     }

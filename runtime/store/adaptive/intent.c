@@ -525,14 +525,14 @@ static void intents_gone(void *state) {
 }
 
 void tide__intents_end(struct tide_table *table) {
-    struct tide__intents *n = atomic_load_explicit(&table->intents, memory_order_acquire);
+    struct tide__intents *n = atomic_load_explicit(&tide__hot_part(table)->intents, memory_order_acquire);
     if (n && n->fiber) {
         (void)tide_kill(n->fiber, TIDE_EKILLED);
     }
 }
 
 bool tide__intents_ended(struct tide_table *table) {
-    struct tide__intents *n = atomic_load_explicit(&table->intents, memory_order_acquire);
+    struct tide__intents *n = atomic_load_explicit(&tide__hot_part(table)->intents, memory_order_acquire);
     return !n || atomic_load_explicit(&n->ended, memory_order_acquire);
 }
 
@@ -540,7 +540,7 @@ bool tide__intents_ended(struct tide_table *table) {
 
 static int intents_of(struct tide_table *table, struct tide__intents **out) {
     /* acquire: with the exchange below */
-    *out = atomic_load_explicit(&table->intents, memory_order_acquire);
+    *out = atomic_load_explicit(&tide__hot_part(table)->intents, memory_order_acquire);
     if (*out) {
         return 0;
     }
@@ -552,7 +552,7 @@ static int intents_of(struct tide_table *table, struct tide__intents **out) {
     }
     n->table = table;
     atomic_init(&n->awake, true); /* until the fiber is there */
-    if (!atomic_compare_exchange_strong(&table->intents, &before, n)) {
+    if (!atomic_compare_exchange_strong(&tide__hot_part(table)->intents, &before, n)) {
         tide_free(n);
         *out = before;
         return 0;
@@ -567,7 +567,7 @@ static int intents_of(struct tide_table *table, struct tide__intents **out) {
 }
 
 void tide__intents_destroy(struct tide_table *table) {
-    struct tide__intents *n = atomic_load(&table->intents);
+    struct tide__intents *n = atomic_load(&tide__hot_part(table)->intents);
     if (!n) {
         return;
     }
@@ -586,7 +586,7 @@ void tide__intents_destroy(struct tide_table *table) {
 /* ---- advice ---- */
 
 bool tide__intent_lasts(const struct tide_table *table, uint64_t key) {
-    const struct tide__intents *n = atomic_load_explicit(&table->intents, memory_order_acquire);
+    const struct tide__intents *n = atomic_load_explicit(&tide__hot_part(table)->intents, memory_order_acquire);
     return n && n->capacity && place_of(n, key)->used && place_of(n, key)->uses > 0;
 }
 
@@ -615,7 +615,8 @@ void tide__intent_copy(struct tide_table *table, uint64_t key) {
 int tide__advice_message(struct tide_store *store, struct tide__incoming *in) {
     const __typeof__(in->as.ADVICE) *m = &in->as.ADVICE;
     struct tide_table *table = tide__incoming_table(store, in, m->table);
-    struct tide__intents *n = table ? atomic_load_explicit(&table->intents, memory_order_acquire) : NULL;
+    struct tide__intents *n =
+        table ? atomic_load_explicit(&tide__hot_part(table)->intents, memory_order_acquire) : NULL;
     if (!table || m->what > TIDE__ADVISE_COPY) {
         return TIDE_EPROTO;
     }
@@ -646,7 +647,7 @@ int tide_table_intent(struct tide_table *table, const uint64_t *keys, size_t key
     if (!worker) {
         return tide_fail(TIDE_EINVAL, "intent: this fiber is no worker, and has no clock");
     }
-    if (!table->relocates || !table->store->net || clock_end <= worker->clock || clock_begin >= clock_end ||
+    if (!table->operations->owners || !table->store->net || clock_end <= worker->clock || clock_begin >= clock_end ||
         key_count == 0) {
         tide__table_count(table, TIDE__LOCALIZE_NOOP, key_count);
         return 0;

@@ -52,7 +52,6 @@ void tide__intent_copy(struct tide_table *table, uint64_t key);
 
 /* ---- interest.c: homes, and what goes between. I/O ---- */
 enum tide__advice { TIDE__ADVISE_OWN, TIDE__ADVISE_COPY };
-void tide__interest_destroy(struct tide_table *table);
 /* A node begins to be interested in a key of this home; what that comes to, but for an owner. */
 enum tide__rule { TIDE__RULE_NONE, TIDE__RULE_OWN, TIDE__RULE_COPY };
 enum tide__rule tide__interest_begins(struct tide_table *table, uint64_t key, uint16_t node, uint16_t owner);

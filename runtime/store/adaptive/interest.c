@@ -20,13 +20,6 @@ struct advice { /* to one node, in the order in which it comes */
     uint64_t keys[512];
 };
 
-void tide__interest_destroy(struct tide_table *table) {
-    if (table->interest) {
-        tide__node_sets_free(table->interest);
-        tide_free(table->interest);
-    }
-}
-
 /* ---- messages ---- */
 
 static void advice_send(struct tide_table *table, struct advice *a) {
@@ -62,18 +55,13 @@ static bool may_copy(struct tide_table *table, uint64_t key, bool *moves) {
     return technique == TIDE_INTENT;
 }
 
-static bool interest_create(struct tide_table *table) {
-    table->interest = table->interest ? table->interest : tide_alloc_zero(1, sizeof *table->interest);
-    return table->interest;
-}
-
 enum tide__rule tide__interest_begins(struct tide_table *table, uint64_t key, uint16_t node, uint16_t owner) {
     bool moves;
     const bool copies = may_copy(table, key, &moves);
-    if (!moves || !interest_create(table)) {
+    if (!moves) {
         return TIDE__RULE_NONE;
     }
-    struct tide__node_sets *sets = table->interest;
+    struct tide__node_sets *sets = &tide__hot_part(table)->interest;
     struct tide__node_set *set = tide__node_set_find(sets, key);
     if (!set && sets->count >= KEYS_MAX) {
         return TIDE__RULE_NONE;
@@ -109,12 +97,13 @@ static void ends(struct tide_table *table, struct advice *a, struct tide__node_s
 }
 
 static void done(struct tide_table *table, struct advice *a, uint64_t key, uint16_t node) {
-    struct tide__node_set *set = tide__node_set_find(table->interest, key);
+    struct tide__node_sets *sets = &tide__hot_part(table)->interest;
+    struct tide__node_set *set = tide__node_set_find(sets, key);
     if (set) {
         ends(table, a, set, node);
     }
     if (set && set->count == 0) {
-        tide__node_set_drop(table->interest, set);
+        tide__node_set_drop(sets, set);
     }
 }
 
@@ -124,10 +113,10 @@ static int interests(struct tide_store *store, struct tide__incoming *in,
                      void (*each)(struct tide_table *, struct advice *, uint64_t key, uint16_t node)) {
     __typeof__(in->as.INTENT) m = in->as.INTENT;
     struct tide_table *table = tide__incoming_table(store, in, m.table);
-    if (!table || !table->relocates || m.origin == 0 || m.hops > HOPS_MAX) {
+    if (!table || !table->operations->owners || m.origin == 0 || m.hops > HOPS_MAX) {
         return TIDE_EPROTO;
     }
-    struct advice *a = interest_create(table) ? tide_alloc_zero(1, sizeof *a) : NULL;
+    struct advice *a = tide_alloc_zero(1, sizeof *a);
     const struct tide__array keys = m.keys;
     m.hops++;
     for (size_t i = 0; a && i < keys.count; i++) {
@@ -160,10 +149,11 @@ int tide__intent_done_message(struct tide_store *store, struct tide__incoming *i
 }
 
 void tide__interest_member_gone(struct tide_table *table, uint16_t node) {
-    struct advice *a = table->interest ? tide_alloc_zero(1, sizeof *a) : NULL;
-    for (uint32_t i = 0; a && i < table->interest->capacity; i++) {
-        if (table->interest->places[i].nodes) { /* empty sets are found by the next to come */
-            ends(table, a, &table->interest->places[i], node);
+    const struct tide__node_sets *sets = &tide__hot_part(table)->interest;
+    struct advice *a = sets->count ? tide_alloc_zero(1, sizeof *a) : NULL;
+    for (uint32_t i = 0; a && i < sets->capacity; i++) {
+        if (sets->places[i].nodes) { /* empty sets are found by the next to come */
+            ends(table, a, &sets->places[i], node);
         }
     }
     if (a) {
@@ -174,10 +164,11 @@ void tide__interest_member_gone(struct tide_table *table, uint16_t node) {
 
 /* The nodes notify the new home themselves. */
 void tide__interest_slot_left(struct tide_table *table, uint32_t slot) {
-    for (uint32_t i = 0; table->interest && i < table->interest->capacity;) {
-        struct tide__node_set *set = &table->interest->places[i];
+    struct tide__node_sets *sets = &tide__hot_part(table)->interest;
+    for (uint32_t i = 0; i < sets->capacity;) {
+        struct tide__node_set *set = &sets->places[i];
         if (set->nodes && tide__slot_of(table, set->key) == slot) {
-            tide__node_set_drop(table->interest, set); /* another may have moved here */
+            tide__node_set_drop(sets, set); /* another may have moved here */
         } else {
             i++;
         }

@@ -34,7 +34,8 @@ int tide_table_localize(struct tide_table *table, const uint64_t *keys, size_t k
         return code;
     }
     const bool moves = tide_technique_relocates(table->options.technique);
-    if (!table->relocates || (!moves && !table->tier)) { /* with a tier: rows at home here come to memory */
+    if (!table->operations->owners ||
+        (!moves && !tide__tiered_of(table))) { /* with a tier: rows at home here come to memory */
         tide__table_count(table, TIDE__LOCALIZE_NOOP, key_count);
         return 0;
     }
@@ -87,7 +88,7 @@ int tide_table_where(struct tide_table *table, uint64_t key, uint16_t *node) {
                          (unsigned long long)(table->options.key_count - 1));
     }
     const struct tide__slot *slot = &table->slots[tide__slot_of(table, key)];
-    *node = table->relocates ? tide__owner_of(table, key)
-                             : tide__route_home(atomic_load_explicit(&slot->route, memory_order_relaxed));
+    *node = table->operations->owners ? tide__owner_of(table, key)
+                                      : tide__route_home(atomic_load_explicit(&slot->route, memory_order_relaxed));
     return 0;
 }

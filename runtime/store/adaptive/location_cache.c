@@ -1,6 +1,7 @@
 /* Location caches: the fence of one key, and the places of a table. See location_cache.h. */
 #include "store/adaptive/location_cache.h"
 #include "store/adaptive/owner.h"
+#include "store/core/send.h"
 
 enum { PLACES_MAX = 1 << 16 };
 
@@ -66,29 +67,27 @@ struct tide__locations {
 };
 
 static struct tide__locations *locations_of(struct tide_table *table) {
-    if (!table->locations) {
+    struct tide__owners *o = tide__owners_of(table);
+    if (!o->locations) {
         uint64_t places = 64;
         while (places < PLACES_MAX && (table->options.keys == TIDE_KEYS_HASHED || places < table->options.key_count)) {
             places *= 2;
         }
         const size_t bytes = sizeof(struct tide__locations) + places * sizeof(struct tide__location);
-        table->locations = tide_alloc_zero(1, bytes);
-        if (table->locations) {
-            table->locations->mask = places - 1;
+        o->locations = tide_alloc_zero(1, bytes);
+        if (o->locations) {
+            o->locations->mask = places - 1;
             tide__index_counts(table, (int64_t)bytes);
         }
     }
-    return table->locations;
-}
-
-void tide__locations_free(struct tide_table *table) {
-    tide_free(table->locations);
+    return o->locations;
 }
 
 /* Keys of a dense table that lie together do not take each other's places. */
 static struct tide__location *place_of(struct tide_table *table, uint64_t key) {
+    struct tide__locations *l = tide__owners_of(table)->locations;
     const uint64_t at = table->options.keys == TIDE_KEYS_HASHED ? tide_mix64(key) : key;
-    return table->locations ? &table->locations->places[at & table->locations->mask] : NULL;
+    return l ? &l->places[at & l->mask] : NULL;
 }
 
 static bool is_empty(const struct tide__location *e) {
@@ -104,7 +103,7 @@ static struct tide__location *find(struct tide_table *table, uint64_t key) {
 static struct tide__pending *pending_of(struct tide_store *store, uint64_t id) {
     const struct tide__pending_table *t = &store->pending;
     struct tide__pending *p = (uint32_t)id < t->capacity ? t->by_slot[(uint32_t)id] : NULL;
-    return p && p->id == id && p->keys ? p : NULL;
+    return p && p->id == id && p->table->operations->owners ? p : NULL;
 }
 
 static bool is_answered(struct tide_store *store, uint64_t id, bool note_if_not) {
@@ -114,7 +113,7 @@ static bool is_answered(struct tide_store *store, uint64_t id, bool note_if_not)
     tide_lock(&store->pending.lock);
     struct tide__pending *p = pending_of(store, id);
     if (p) {
-        p->waited_for |= note_if_not;
+        ((struct tide__owned *)p->part)->waited_for |= note_if_not;
     }
     tide_unlock(&store->pending.lock);
     return !p;
@@ -139,8 +138,8 @@ static struct tide__location *claim(struct tide_table *table, uint64_t key) {
         e->used = false;
         return NULL;
     }
-    TIDE_ASSERT(table->locations->straight >= e->straight);
-    table->locations->straight -= e->straight;
+    TIDE_ASSERT(tide__owners_of(table)->locations->straight >= e->straight);
+    tide__owners_of(table)->locations->straight -= e->straight;
     *e = (struct tide__location){.key = key};
     return e;
 }
@@ -150,7 +149,8 @@ void tide__locations_prefetch(struct tide_table *table, uint64_t key) {
 }
 
 bool tide__locations_in_use(const struct tide_table *table) {
-    return table->locations && table->locations->straight > 0;
+    const struct tide__locations *l = tide__owners_of(table)->locations;
+    return l && l->straight > 0;
 }
 
 bool tide__locations_wait(struct tide_table *table, const struct tide__job *job, uint64_t key, bool home, bool gone) {
@@ -166,7 +166,7 @@ bool tide__locations_wait(struct tide_table *table, const struct tide__job *job,
     if (waits) {
         (void)is_answered(table->store, e->last, true);
     }
-    table->locations->straight -= !e->straight;
+    tide__owners_of(table)->locations->straight -= !e->straight;
     return waits;
 }
 
@@ -179,7 +179,7 @@ uint16_t tide__locations_way(struct tide_table *table, const struct tide__job *j
     *term = e->term;
     const uint16_t to =
         tide__location_way(e, job->id, known && is_answered(table->store, e->last, false), known && may_go(table, e));
-    table->locations->straight += e->straight && !was;
+    tide__owners_of(table)->locations->straight += e->straight && !was;
     return to;
 }
 
@@ -187,12 +187,12 @@ void tide__locations_resent(struct tide_table *table, const struct tide__job *jo
     struct tide__location *e = find(table, key);
     const bool was = e && e->straight;
     if (e && tide__location_resent(e, job->id)) {
-        table->look_again = true;
+        tide__owners_of(table)->look_again = true;
         table->store->look_again = true;
     }
     if (was) {
-        TIDE_ASSERT(table->locations->straight > 0);
-        table->locations->straight -= !e->straight;
+        TIDE_ASSERT(tide__owners_of(table)->locations->straight > 0);
+        tide__owners_of(table)->locations->straight -= !e->straight;
     }
 }
 
@@ -203,14 +203,6 @@ void tide__locations_gave(struct tide_table *table, uint64_t key, uint16_t node,
     }
 }
 
-static uint32_t position_at(const void *positions, size_t i) {
-    uint32_t position = (uint32_t)i;
-    if (positions) {
-        memcpy(&position, (const char *)positions + i * sizeof position, sizeof position);
-    }
-    return position;
-}
-
 void tide__locations_told(struct tide_store *store, uint64_t id, uint16_t node, const void *positions,
                           const void *terms, size_t count) {
     if (node == tide__store_self(store)) {
@@ -219,10 +211,11 @@ void tide__locations_told(struct tide_store *store, uint64_t id, uint16_t node, 
     tide_lock(&store->pending.lock);
     const struct tide__pending *p = pending_of(store, id);
     for (size_t i = 0; p && i < count; i++) {
-        const uint32_t position = position_at(positions, i);
-        struct tide__location *e = position < p->count ? find(p->table, p->keys[position]) : NULL;
+        const uint32_t position = tide__position_at(positions, i);
+        const struct tide__owned *o = p->part;
+        struct tide__location *e = position < p->count ? find(p->table, o->keys[position].key) : NULL;
         if (e) {
-            tide__location_learn(e, node, position_at(terms, i) & TIDE__TERM_MASK);
+            tide__location_learn(e, node, tide__number_at(terms, i) & TIDE__TERM_MASK);
         }
     }
     tide_unlock(&store->pending.lock);
@@ -232,10 +225,11 @@ void tide__locations_told(struct tide_store *store, uint64_t id, uint16_t node, 
 static bool came_back(struct tide_store *store, const struct tide__job *job, uint16_t node) {
     tide_lock(&store->pending.lock);
     struct tide__pending *p = pending_of(store, job->id);
+    const struct tide__owned *o = p ? p->part : NULL;
     bool fits = p && p->table == job->table && p->kind == job->kind;
     for (size_t i = 0; fits && i < job->count; i++) {
         const uint32_t position = tide__job_position_at(job, i);
-        fits = position < p->count && p->at[position] == node && p->keys[position] == tide__job_key_at(job, i);
+        fits = position < p->count && p->at[position] == node && o->keys[position].key == tide__job_key_at(job, i);
     }
     for (size_t i = 0; fits && i < job->count; i++) {
         p->at[tide__job_position_at(job, i)] = tide__store_self(store);
@@ -268,11 +262,50 @@ void tide__locations_retry(struct tide_store *store) {
         store->look_again = false;
         for (unsigned id = 1; id <= count; id++) {
             struct tide_table *table = tide__table_at(store, id);
-            if (table && table->look_again) {
-                table->look_again = false;
+            struct tide__owners *o = table ? tide__owners_of(table) : NULL;
+            if (o && o->look_again) {
+                o->look_again = false;
                 tide__parked_retry(table);
             }
         }
+    }
+}
+
+/* Lock held. Keys of the entry are at `node` now. */
+static void pass_keys(struct tide__pending *p, uint16_t self, struct tide__way way, uint16_t node,
+                      const void *positions, size_t count) {
+    struct tide__owned *o = p->part;
+    uint16_t *at = p->at;
+    uint32_t out = 0;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t position = tide__position_at(positions, i);
+        /* Each leg is reported by another node, so the report of an earlier one may come later. */
+        if (position < p->count && at[position] != 0 && way.leg > o->keys[position].way.leg) {
+            out += (uint32_t)(node != self) - (uint32_t)(at[position] != self);
+            at[position] = node;
+            o->keys[position].way = way;
+        }
+    }
+    p->out += out;
+}
+
+void tide__pending_at(struct tide_store *store, uint64_t id, struct tide__way way, uint16_t node, const void *positions,
+                      size_t count) {
+    struct tide__pending_table *t = &store->pending;
+    tide_lock(&t->lock);
+    struct tide__pending *p = pending_of(store, id);
+    const uint16_t dead = tide__pending_is_gone(t, node) ? node : tide__pending_is_gone(t, way.via) ? way.via : 0;
+    if (p) {
+        struct tide__owned *o = p->part;
+        pass_keys(p, tide__store_self(store), way, node, positions, count);
+        o->sent = o->sent ? o->sent : ++t->sequence;
+    }
+    tide_unlock(&t->lock);
+    if (dead) {
+        char name[96], text[160];
+        tide__node_text(store, dead, name);
+        (void)snprintf(text, sizeof text, "node %s died", name);
+        tide__pending_node_gone(store, dead, text);
     }
 }
 

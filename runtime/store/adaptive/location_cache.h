@@ -81,6 +81,5 @@ void tide__locations_gave(struct tide_table *table, uint64_t key, uint16_t node,
 bool tide__locations_returned(struct tide__job *job);
 /* Operations that waited for an answer look again. */
 void tide__locations_retry(struct tide_store *store);
-void tide__locations_free(struct tide_table *table);
 
 #endif

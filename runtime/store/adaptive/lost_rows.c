@@ -180,8 +180,8 @@ void tide__loss_examine(struct tide_table *table, uint64_t key) {
 static void trails_gone(struct tide_table *table, uint16_t dead) {
     struct tide__key_list keys = {0};
     int code = 0;
-    for (size_t i = 0; i < table->trails->capacity; i++) {
-        const struct tide__trail *trail = &table->trails->places[i];
+    for (size_t i = 0; i < tide__owners_of(table)->trails.capacity; i++) {
+        const struct tide__trail *trail = &tide__owners_of(table)->trails.places[i];
         for (uint16_t j = 0; j < trail->count && !TIDE_MUTANT(loss_trail_ignored) && !code; j++) {
             if (tide__trail_nodes(trail)[j] == dead) {
                 code = tide__key_list_add(&keys, trail->key);
@@ -213,7 +213,7 @@ void tide__owner_member_gone(struct tide_store *store, uint16_t node) {
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_at(store, id);
-        if (!table || !table->relocates) {
+        if (!table || !table->operations->owners) {
             continue;
         }
         trails_gone(table, node);

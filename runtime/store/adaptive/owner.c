@@ -291,7 +291,7 @@ static bool must_wait(const struct walk *walk, uint32_t slot, uint64_t key, uint
         !tide__cold_arrives(table, word, TIDE__PLACE_INITIAL)) {
         return false;
     }
-    table->tier->want(table, slot, key, *word);
+    tide__tiered_of(table)->want(table, slot, key, *word);
     return true;
 }
 
@@ -313,7 +313,7 @@ static uint32_t relocate(struct walk *walk, uint32_t index, uint32_t slot, uint6
     struct tide__relocate_result r = tide__relocate(&k, walk->event);
     switch (r.act) {
     case TIDE__RUN:
-        if (TIDE_UNLIKELY(table->tier) && must_wait(walk, slot, key, word)) {
+        if (TIDE_UNLIKELY(tide__tiered_of(table)) && must_wait(walk, slot, key, word)) {
             to = QUEUE;
             walk->term = (uint32_t)*word;
             break;
@@ -395,7 +395,7 @@ static bool meet_cold(const struct walk *walk, uint32_t slot, uint64_t key, uint
     }
     if (tide__word_state(*word) == TIDE__ARRIVING) {
         tide__arrival_of(table, *word)->ahead |= !walk->operation;
-        table->tier->want(table, slot, key, *word);
+        tide__tiered_of(table)->want(table, slot, key, *word);
     } else if (tide__word_state(*word) == TIDE__OWNED && !walk->operation) {
         *word |= TIDE__WORD_TOUCHED;
     }
@@ -406,7 +406,7 @@ static bool meet_cold(const struct walk *walk, uint32_t slot, uint64_t key, uint
 static uint32_t decide(struct walk *walk, uint32_t index, uint32_t slot, uint64_t key, uint64_t *word, int *error) {
     struct tide__job *job = walk->job;
     struct tide_table *table = walk->table;
-    if (TIDE_UNLIKELY(table->tier) && !meet_cold(walk, slot, key, word)) {
+    if (TIDE_UNLIKELY(tide__tiered_of(table)) && !meet_cold(walk, slot, key, word)) {
         *error = tide_fail(TIDE_EBUSY, "no memory to read a row from the disk");
         return NO_MEMORY;
     }
@@ -663,7 +663,7 @@ void tide__owner_job(struct tide__job *job) {
                       !tide__locations_in_use(table);
     int error = 0;
     tide__misses_init(&job->misses);
-    table->outbox->hint = job->count;
+    tide__owners_of(table)->outbox.hint = job->count;
     struct tide__key_block block;
     for (uint32_t i = 0; i < job->count; i++) {
         if (job->own && walk.operation && i + 8 < job->count) {

@@ -70,46 +70,6 @@ struct tide__relocate_outbox {
     uint64_t same, took;          /* of them, those that took this long, and are not in `got` yet */
 };
 
-/* What a STAY says beside that. */
-enum tide__stay { TIDE__STAY_REMOTE = 1, TIDE__STAY_COPY };
-
-/*
- * What is to be sent when the message in hand is dealt with: one message for each (op, node,
- * about). `about`: HAND: the new owner; LOST: the dead node; LOC: flags; STAY: enum tide__stay.
- * row: NULL, or row_floats floats, copied; second: NULL, or its second version (cut.h), copied.
- */
-void tide__outbox_add(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key, uint32_t term,
-                      const float *row, const float *second);
-/* The same, of the newest message and without a row: most keys of a message go the way of the one
- * before. */
-static inline void tide__outbox_key(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key,
-                                    uint32_t term) {
-    struct tide__outbox_message *p = table->outbox->first;
-    if (TIDE_UNLIKELY(!p || p->op != op || p->to != to || p->about != about || p->count == p->capacity)) {
-        tide__outbox_add(table, op, to, about, key, term, NULL, NULL);
-        return;
-    }
-    p->keys[p->count] = key;
-    p->terms[p->count++] = term;
-}
-/* XFER with its row, which is sent from where it lies: *takes* it. Only if there are zero_copy_rows. */
-void tide__outbox_zero_copy(struct tide_table *table, uint16_t to, uint64_t key, uint32_t term, uint32_t row);
-/* XFER with its row, copied. */
-static inline void tide__outbox_row(struct tide_table *table, uint16_t to, uint64_t key, uint32_t term,
-                                    const float *row) {
-    struct tide__outbox_message *p = table->outbox->first;
-    if (TIDE_UNLIKELY(!p || p->op != TIDE__OP_XFER || p->to != to || p->lent || p->count == p->capacity ||
-                      p->row_count >= p->row_capacity)) {
-        tide__outbox_add(table, TIDE__OP_XFER, to, 0, key, term, row, NULL);
-        return;
-    }
-    memcpy((float *)p->rows->data + p->row_count++ * table->row_floats, row, table->row_floats * sizeof *row);
-    p->keys[p->count] = key;
-    p->terms[p->count++] = term;
-}
-void tide__outbox_send(struct tide_table *table);
-void tide__outbox_free(struct tide_table *table);
-
 /*
  * Trails. A home that sends HAND does not hear whether the row arrived. It remembers, for each key
  * on the move, through whose hands it was to go before those of the owner of record, so that a
@@ -127,16 +87,89 @@ struct tide__trail {
         uint16_t *many;
     } nodes;
 };
+struct tide__trails {
+    struct tide__trail *places;
+    size_t capacity, count;
+};
+
+struct tide__owners {           /* of a table */
+    atomic_bool in_doubt;       /* a node that may have had rows of it died */
+    struct tide__slab arrivals; /* struct tide__arrival */
+    atomic_uint_fast64_t relocate_max_ns, relocate_hist[TIDE_RELOCATE_BUCKETS]; /* the I/O thread writes */
+    /* I/O thread */
+    struct tide__relocate_outbox outbox; /* what goes out at the end of a message */
+    struct tide__trails trails;          /* home: through whose hands keys went */
+    struct tide__locations *locations;   /* location_cache.h; NULL: nothing to remember */
+    bool look_again;                     /* parked operations that wait for others: some have been answered */
+};
+/* How a key of an unanswered message came to where it is: the node that forwarded it last, as which leg; 0: none. */
+struct tide__way {
+    uint16_t via, leg;
+};
+/* Part of an unanswered message; pending lock held. */
+struct tide__owned {
+    uint64_t sent;   /* sequence when its first key left this node; 0: none has */
+    bool waited_for; /* operations in the store actor are (location_cache.h) */
+    struct tide__owned_key {
+        uint64_t key;
+        struct tide__way way;
+    } keys[];
+};
+/* Keys (by position in the message; unaligned u32) were passed on to `node`. */
+void tide__pending_at(struct tide_store *store, uint64_t id, struct tide__way way, uint16_t node, const void *positions,
+                      size_t count);
+
+/* NULL: the table's rows do not relocate. */
+static inline struct tide__owners *tide__owners_of(const struct tide_table *table) {
+    return table->parts[TIDE__PART_OWNERS];
+}
+
+/* What a STAY says beside that. */
+enum tide__stay { TIDE__STAY_REMOTE = 1, TIDE__STAY_COPY };
+
+/*
+ * What is to be sent when the message in hand is dealt with: one message for each (op, node,
+ * about). `about`: HAND: the new owner; LOST: the dead node; LOC: flags; STAY: enum tide__stay.
+ * row: NULL, or row_floats floats, copied; second: NULL, or its second version (cut.h), copied.
+ */
+void tide__outbox_add(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key, uint32_t term,
+                      const float *row, const float *second);
+/* The same, of the newest message and without a row: most keys of a message go the way of the one
+ * before. */
+static inline void tide__outbox_key(struct tide_table *table, int op, uint16_t to, uint16_t about, uint64_t key,
+                                    uint32_t term) {
+    struct tide__outbox_message *p = tide__owners_of(table)->outbox.first;
+    if (TIDE_UNLIKELY(!p || p->op != op || p->to != to || p->about != about || p->count == p->capacity)) {
+        tide__outbox_add(table, op, to, about, key, term, NULL, NULL);
+        return;
+    }
+    p->keys[p->count] = key;
+    p->terms[p->count++] = term;
+}
+/* XFER with its row, which is sent from where it lies: *takes* it. Only if there are zero_copy_rows. */
+void tide__outbox_zero_copy(struct tide_table *table, uint16_t to, uint64_t key, uint32_t term, uint32_t row);
+/* XFER with its row, copied. */
+static inline void tide__outbox_row(struct tide_table *table, uint16_t to, uint64_t key, uint32_t term,
+                                    const float *row) {
+    struct tide__outbox_message *p = tide__owners_of(table)->outbox.first;
+    if (TIDE_UNLIKELY(!p || p->op != TIDE__OP_XFER || p->to != to || p->lent || p->count == p->capacity ||
+                      p->row_count >= p->row_capacity)) {
+        tide__outbox_add(table, TIDE__OP_XFER, to, 0, key, term, row, NULL);
+        return;
+    }
+    memcpy((float *)p->rows->data + p->row_count++ * table->row_floats, row, table->row_floats * sizeof *row);
+    p->keys[p->count] = key;
+    p->terms[p->count++] = term;
+}
+void tide__outbox_send(struct tide_table *table);
+void tide__outbox_free(struct tide_table *table);
+
 static inline const uint16_t *tide__trail_nodes(const struct tide__trail *trail) {
     return trail->capacity ? trail->nodes.many : trail->nodes.few;
 }
 static inline uint32_t tide__trail_term(const struct tide__trail *trail, unsigned i) {
     return (trail->last_term - (trail->count - 1u - i)) & TIDE__TERM_MASK;
 }
-struct tide__trails {
-    struct tide__trail *places;
-    size_t capacity, count;
-};
 /* The row is to go from `from`, which has it or gets it under `term`, to `to`. */
 void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint32_t term, uint16_t to);
 /* Is the row to go, or in flight, or gone through `node`, under a later term than the
@@ -198,10 +231,10 @@ struct tide__arrival { /* state ARRIVING */
 };
 
 static inline struct tide__arrival *tide__arrival_of(const struct tide_table *table, uint64_t word) {
-    return (struct tide__arrival *)(void *)tide__slab_row(&table->arrivals, (uint32_t)word);
+    return (struct tide__arrival *)(void *)tide__slab_row(&tide__owners_of(table)->arrivals, (uint32_t)word);
 }
 static inline void tide__arrival_free(struct tide_table *table, uint64_t word) {
-    tide__hand_give(&table->arrivals, (uint32_t)word);
+    tide__hand_give(&tide__owners_of(table)->arrivals, (uint32_t)word);
 }
 /* Of a row that stays here: with its flags for checkpoints. */
 static inline uint64_t tide__word_base(uint64_t old, uint32_t seen) {
@@ -256,7 +289,7 @@ static inline uint64_t tide__word_gone(uint64_t old, const struct tide__relocati
 /* An arrival record for a locked word without a row. */
 static inline int tide__arrival_make(struct tide_table *table, uint64_t *word, uint32_t row) {
     uint32_t number;
-    int code = tide__hand_take(&table->arrivals, &number);
+    int code = tide__hand_take(&tide__owners_of(table)->arrivals, &number);
     if (code) {
         return code;
     }

@@ -13,31 +13,30 @@
 /* ---- words ---- */
 
 int tide__owner_table_init(struct tide_table *table) {
-    table->outbox = tide_alloc_zero(1, sizeof *table->outbox);
-    table->trails = tide_alloc_zero(1, sizeof *table->trails);
-    if (table->outbox) {
-        table->outbox->zero_copy_source = tide__zero_copy_source_create(&table->slab);
+    struct tide__owners *o = tide_alloc_zero(1, sizeof *o);
+    if (o) {
+        o->outbox.zero_copy_source = tide__zero_copy_source_create(&table->slab);
     }
-    if (!table->outbox || !table->trails || !table->outbox->zero_copy_source) {
-        tide__zero_copy_source_close(table->outbox ? table->outbox->zero_copy_source : NULL);
-        tide_free(table->outbox);
-        tide_free(table->trails);
+    if (!o || !o->outbox.zero_copy_source) {
+        tide_free(o);
         return tide_fail(TIDE_ENOMEM, "no memory for table '%s'", table->options.name);
     }
-    table->outbox->zero_copy_rows = tide__zero_copy_rows(table->row_floats * sizeof(float));
-    tide__slab_init(&table->arrivals, sizeof(struct tide__arrival) / sizeof(float), table->budget);
+    o->outbox.zero_copy_rows = tide__zero_copy_rows(table->row_floats * sizeof(float));
+    tide__slab_init(&o->arrivals, sizeof(struct tide__arrival) / sizeof(float), table->budget);
+    table->parts[TIDE__PART_OWNERS] = o;
     return 0;
 }
 
 void tide__owner_table_deinit(struct tide_table *table) {
-    if (table->relocates) {
+    struct tide__owners *o = tide__owners_of(table);
+    if (o) {
         tide__owner_forget(table);
         tide__outbox_free(table);
-        tide__zero_copy_source_close(table->outbox->zero_copy_source);
-        tide__locations_free(table);
+        tide__zero_copy_source_close(o->outbox.zero_copy_source);
+        tide_free(o->locations);
         tide__trails_free(table);
-        tide_free(table->outbox);
-        tide__slab_deinit(&table->arrivals);
+        tide__slab_deinit(&o->arrivals);
+        tide_free(o);
     }
 }
 
@@ -115,7 +114,7 @@ int tide__row_place(struct tide_table *table, uint32_t slot, uint64_t *word, uin
 
 bool tide__cold_arrives(struct tide_table *table, uint64_t *word, uint32_t place) {
     uint32_t number;
-    if (tide__slab_take(&table->arrivals, &number)) { /* workers have no hand */
+    if (tide__slab_take(&tide__owners_of(table)->arrivals, &number)) { /* workers have no hand */
         return false;
     }
     const uint32_t seen = tide__word_seen(*word);
@@ -176,7 +175,7 @@ void tide__owner_take_back(struct tide_table *table, const void *keys, const uin
         if (word) {
             const uint64_t now = taken_back(table, old);
             if (tide__word_state(old) == TIDE__ARRIVING && now != old) {
-                tide__slab_give(&table->arrivals, (uint32_t)old); /* not of the I/O thread */
+                tide__slab_give(&tide__owners_of(table)->arrivals, (uint32_t)old); /* not of the I/O thread */
             }
             tide__word_unlock(word, now);
         }
@@ -267,8 +266,8 @@ int tide__owner_run(struct tide__job *job, uint32_t index, uint64_t *word, float
 
 static inline void one_less(struct tide_table *table, struct tide__job *job) {
     if (--job->left == 0) {
-        job->next = table->outbox->done;
-        table->outbox->done = job;
+        job->next = tide__owners_of(table)->outbox.done;
+        tide__owners_of(table)->outbox.done = job;
     }
 }
 
@@ -293,34 +292,34 @@ static unsigned bucket_of(uint64_t ns) {
 
 /* Rows that took equally long, for they were asked for together and came together. */
 static void count_took(struct tide_table *table) {
-    struct tide__relocate_outbox *outbox = table->outbox;
+    struct tide__relocate_outbox *outbox = &tide__owners_of(table)->outbox;
     const uint64_t took = outbox->took;
     if (outbox->same == 0) {
         return;
     }
     outbox->got += outbox->same;
     outbox->took_ns += outbox->same * took;
-    atomic_uint_fast64_t *bucket = &table->relocate_hist[bucket_of(took)];
+    atomic_uint_fast64_t *bucket = &tide__owners_of(table)->relocate_hist[bucket_of(took)];
     atomic_store_explicit(bucket, atomic_load_explicit(bucket, memory_order_relaxed) + outbox->same,
                           memory_order_relaxed);
-    if (took > atomic_load_explicit(&table->relocate_max_ns, memory_order_relaxed)) {
-        atomic_store_explicit(&table->relocate_max_ns, took, memory_order_relaxed);
+    if (took > atomic_load_explicit(&tide__owners_of(table)->relocate_max_ns, memory_order_relaxed)) {
+        atomic_store_explicit(&tide__owners_of(table)->relocate_max_ns, took, memory_order_relaxed);
     }
     outbox->same = 0;
 }
 
 static inline void count_time(struct tide_table *table, const struct tide__arrival *a, uint64_t now) {
     const uint64_t took = now - a->asked_at;
-    if (took != table->outbox->took) {
+    if (took != tide__owners_of(table)->outbox.took) {
         count_took(table);
-        table->outbox->took = took;
+        tide__owners_of(table)->outbox.took = took;
     }
-    table->outbox->same++;
+    tide__owners_of(table)->outbox.same++;
 }
 
 /* Answers what waited and has all its rows. */
 void tide__owner_finish(struct tide_table *table) {
-    struct tide__relocate_outbox *outbox = table->outbox;
+    struct tide__relocate_outbox *outbox = &tide__owners_of(table)->outbox;
     tide__outbox_send(table);
     if (outbox->given) {
         tide__table_count(table, TIDE__RELOCATED_OUT, outbox->given);
@@ -332,9 +331,9 @@ void tide__owner_finish(struct tide_table *table) {
         tide__table_count(table, TIDE__RELOCATE_NS, outbox->took_ns);
         outbox->got = outbox->took_ns = 0;
     }
-    while (table->outbox->done) {
-        struct tide__job *job = table->outbox->done;
-        table->outbox->done = job->next;
+    while (tide__owners_of(table)->outbox.done) {
+        struct tide__job *job = tide__owners_of(table)->outbox.done;
+        tide__owners_of(table)->outbox.done = job->next;
         job->next = NULL;
         tide__misses_init(&job->misses);
         uint32_t *at = NULL;
@@ -347,7 +346,7 @@ void tide__owner_finish(struct tide_table *table) {
         tide__job_reply(job);
         tide__job_free(table->store, job);
     }
-    table->outbox->hint = 0;
+    tide__owners_of(table)->outbox.hint = 0;
 }
 
 /* ---- giving and getting ---- */
@@ -363,7 +362,7 @@ static void send_row(struct tide_table *table, uint64_t key, uint64_t word, uint
         tide__hand_give(&table->slab, row);
         return;
     }
-    if (table->outbox->zero_copy_rows > 0) {
+    if (tide__owners_of(table)->outbox.zero_copy_rows > 0) {
         tide__outbox_zero_copy(table, to, key, term, row);
     } else {
         tide__outbox_row(table, to, key, term, at);
@@ -393,7 +392,7 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
     } else {
         send_row(table, key, old, to, term, row);
     }
-    if (k->home && table->trails->count) {
+    if (k->home && tide__owners_of(table)->trails.count) {
         tide__trail_passed(table, key, k->self);
     } else if (!k->home) {
         const uint16_t home = tide__route_home(tide__route_of(table, tide__slot_of(table, key)));
@@ -402,7 +401,7 @@ uint64_t tide__owner_give(struct tide_table *table, uint64_t old, const struct t
     if (!TIDE_MUTANT(share_row_leaves_silently)) {
         tide__row_changes(table, key, 0, false); /* nodes with copies ask where it is now */
     }
-    table->outbox->given++;
+    tide__owners_of(table)->outbox.given++;
     return tide__word_gone(old, k, handed);
 }
 
@@ -507,7 +506,7 @@ void tide__block_fetch(struct tide_table *table, struct tide__key_block *block, 
         if (tide__word_state(word) == TIDE__OWNED) {
             __builtin_prefetch(tide__slab_row(&table->slab, (uint32_t)word), 1);
         } else if (tide__word_state(word) == TIDE__ARRIVING) {
-            __builtin_prefetch(tide__slab_row(&table->arrivals, (uint32_t)word), 1);
+            __builtin_prefetch(tide__slab_row(&tide__owners_of(table)->arrivals, (uint32_t)word), 1);
         }
     }
 }

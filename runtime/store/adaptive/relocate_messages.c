@@ -29,13 +29,13 @@ static struct tide_table *columns_open(struct tide_store *store, struct tide__in
                                        const struct tide__array *keys, const struct tide__array *terms,
                                        struct columns *c) {
     struct tide_table *table = tide__incoming_table(store, in, id);
-    bool good = table && table->relocates && keys->count > 0 && terms->count == keys->count;
+    bool good = table && table->operations->owners && keys->count > 0 && terms->count == keys->count;
     *c = (struct columns){.keys = keys->at, .terms = terms->at, .count = keys->count};
     for (size_t i = 0; good && table->options.keys == TIDE_KEYS_DENSE && i < c->count; i++) {
         good = key_in(c, i) < table->options.key_count;
     }
     if (good) {
-        table->outbox->hint = c->count;
+        tide__owners_of(table)->outbox.hint = c->count;
     }
     return good ? table : NULL;
 }
@@ -102,7 +102,7 @@ static void on_hand(struct tide_table *table, uint16_t from, uint16_t node, cons
             tide__arrival_of(table, old)->next_by = from;
             tide__arrival_of(table, old)->next_term = r.term;
             if (k.cold) {
-                table->tier->want(table, slot, key, old);
+                tide__tiered_of(table)->want(table, slot, key, old);
             }
         } else if (r.act == TIDE__SURPRISE) {
             tide__table_count(table, TIDE__SURPRISES, 1);
@@ -527,7 +527,7 @@ static void each_arrival(struct tide_table *table, uint32_t slot,
                          uint64_t (*each)(struct tide_table *table, uint32_t slot, uint64_t key, uint64_t word,
                                           void *arg)) {
     struct tide__key_list list = {0};
-    if (tide__slab_used(&table->arrivals) > 0 && each_key(table, slot, &list, each, NULL)) {
+    if (tide__slab_used(&tide__owners_of(table)->arrivals) > 0 && each_key(table, slot, &list, each, NULL)) {
         tide_log(TIDE_LOG_ERROR, tide_node_name(table->store->node), "no memory: keys of a slot stay slow");
     }
     tide_free(list.at);
@@ -577,13 +577,13 @@ static uint64_t clear_key(struct tide_table *table, uint32_t slot, uint64_t key,
         struct tide__arrival *a = tide__arrival_of(table, word);
         row = a->here ? tide__slab_row(&table->slab, a->row) : NULL;
         if (a->cold) {
-            table->tier->forget(table, a->place);
+            tide__tiered_of(table)->forget(table, a->place);
             a->place = TIDE__PLACE_INITIAL;
         }
         break;
     }
     case TIDE__COLD:
-        table->tier->forget(table, (uint32_t)word);
+        tide__tiered_of(table)->forget(table, (uint32_t)word);
         word |= TIDE__PLACE_INITIAL;
         break;
     case TIDE__ABSENT:
@@ -654,7 +654,7 @@ bool tide__owner_leave(struct tide_store *store, bool offer) {
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_at(store, id);
-        const bool looks = table && table->relocates;
+        const bool looks = table && table->operations->owners;
         for (uint32_t slot = 0; looks && slot < TIDE_SLOT_COUNT && (offer || !l.any); slot++) {
             uint32_t route = tide__route_of(table, slot);
             if (route & TIDE__MINE) {
@@ -663,7 +663,7 @@ bool tide__owner_leave(struct tide_store *store, bool offer) {
                 (void)each_key(table, slot, &list, leave_key, &l);
             }
         }
-        if (table && table->relocates) {
+        if (table && table->operations->owners) {
             tide__outbox_send(table);
         }
     }
@@ -672,7 +672,7 @@ bool tide__owner_leave(struct tide_store *store, bool offer) {
 }
 
 bool tide__owner_idle(const struct tide_table *table) {
-    const struct tide__relocate_outbox *p = table->outbox;
-    return !table->relocates || (tide__slab_used(&table->arrivals) == 0 && !p->first && !p->done &&
-                                 !tide__zero_copy_source_busy(p->zero_copy_source));
+    const struct tide__owners *o = tide__owners_of(table);
+    return !o || (tide__slab_used(&o->arrivals) == 0 && !o->outbox.first && !o->outbox.done &&
+                  !tide__zero_copy_source_busy(o->outbox.zero_copy_source));
 }

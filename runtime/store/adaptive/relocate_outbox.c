@@ -14,7 +14,7 @@ static void message_free(struct tide__outbox_message *p) {
 
 static struct tide__outbox_message *message_make(struct tide_table *table, int op, uint16_t to, uint16_t about,
                                                  bool lent) {
-    size_t hint = table->outbox->hint < 16 ? 16 : table->outbox->hint;
+    size_t hint = tide__owners_of(table)->outbox.hint < 16 ? 16 : tide__owners_of(table)->outbox.hint;
     hint = hint < KEYS_MAX ? hint : KEYS_MAX;
     struct tide__outbox_message *p = tide_alloc_zero(1, sizeof *p);
     uint64_t *keys = p ? tide_alloc(hint * (sizeof *keys + sizeof(uint32_t))) : NULL;
@@ -29,8 +29,8 @@ static struct tide__outbox_message *message_make(struct tide_table *table, int o
     p->keys = keys;
     p->terms = (uint32_t *)(void *)(keys + hint);
     p->capacity = hint;
-    p->next = table->outbox->first;
-    table->outbox->first = p;
+    p->next = tide__owners_of(table)->outbox.first;
+    tide__owners_of(table)->outbox.first = p;
     return p;
 }
 
@@ -93,16 +93,16 @@ static void message_send(struct tide_table *table, struct tide__outbox_message *
 }
 
 void tide__outbox_send(struct tide_table *table) {
-    while (table->outbox->first) {
-        struct tide__outbox_message *p = table->outbox->first;
-        table->outbox->first = p->next;
+    while (tide__owners_of(table)->outbox.first) {
+        struct tide__outbox_message *p = tide__owners_of(table)->outbox.first;
+        tide__owners_of(table)->outbox.first = p->next;
         message_send(table, p);
         message_free(p);
     }
 }
 
 static struct tide__outbox_message *find(struct tide_table *table, int op, uint16_t to, uint16_t about, bool lent) {
-    for (struct tide__outbox_message *p = table->outbox->first; p; p = p->next) {
+    for (struct tide__outbox_message *p = tide__owners_of(table)->outbox.first; p; p = p->next) {
         if (p->op == op && p->to == to && p->about == about && p->lent == lent) {
             return p;
         }
@@ -128,7 +128,7 @@ static bool grow(struct tide__outbox_message *p) {
 static bool add_row(struct tide_table *table, struct tide__outbox_message *p, const float *row) {
     const size_t bytes = table->row_floats * sizeof *row;
     if (!p->rows) {
-        size_t most = tide_limit(store_relocation_bytes) / bytes + 1, hint = table->outbox->hint;
+        size_t most = tide_limit(store_relocation_bytes) / bytes + 1, hint = tide__owners_of(table)->outbox.hint;
         p->row_capacity = hint == 0 ? 16 : hint < most ? hint : most;
         p->rows = tide_blob_create((p->row_capacity + 1) * bytes); /* a last second version fits */
     }
@@ -141,7 +141,7 @@ static bool add_row(struct tide_table *table, struct tide__outbox_message *p, co
 /* It goes now: order between outbox of one message does not matter. The next one of its kind, or NULL. */
 static struct tide__outbox_message *send_full(struct tide_table *table, struct tide__outbox_message *full) {
     const struct tide__outbox_message was = *full;
-    struct tide__outbox_message **at = &table->outbox->first;
+    struct tide__outbox_message **at = &tide__owners_of(table)->outbox.first;
     while (*at != full) {
         at = &(*at)->next;
     }
@@ -173,11 +173,11 @@ void tide__outbox_add(struct tide_table *table, int op, uint16_t to, uint16_t ab
 
 void tide__outbox_zero_copy(struct tide_table *table, uint16_t to, uint64_t key, uint32_t term, uint32_t row) {
     struct tide__outbox_message *p = find(table, TIDE__OP_XFER, to, 0, true);
-    if (p && p->row_count >= table->outbox->zero_copy_rows) {
+    if (p && p->row_count >= tide__owners_of(table)->outbox.zero_copy_rows) {
         p = send_full(table, p);
     }
     if (p && !p->rows) {
-        p->rows = tide__zero_copy_create(table->outbox->zero_copy_source);
+        p->rows = tide__zero_copy_create(tide__owners_of(table)->outbox.zero_copy_source);
     }
     if (!p || (p->count == p->capacity && !grow(p)) || !p->rows) {
         not_moved(table, key);
@@ -191,9 +191,9 @@ void tide__outbox_zero_copy(struct tide_table *table, uint16_t to, uint64_t key,
 }
 
 void tide__outbox_free(struct tide_table *table) {
-    while (table->outbox && table->outbox->first) {
-        struct tide__outbox_message *p = table->outbox->first;
-        table->outbox->first = p->next;
+    while (tide__owners_of(table)->outbox.first) {
+        struct tide__outbox_message *p = tide__owners_of(table)->outbox.first;
+        tide__owners_of(table)->outbox.first = p->next;
         message_free(p);
     }
 }
@@ -258,7 +258,7 @@ static uint16_t find_node(const struct tide__trail *trail, uint16_t node) {
 }
 
 void tide__trail_add(struct tide_table *table, uint64_t key, uint16_t from, uint32_t term, uint16_t to) {
-    struct tide__trails *t = table->trails;
+    struct tide__trails *t = &tide__owners_of(table)->trails;
     if ((t->count + 1) * 4 > t->capacity * 3 && !trails_grow(t)) {
         return; /* a death on this way is found out by time-out only */
     }
@@ -284,7 +284,7 @@ bool tide__trail_awaits(const struct tide_table *table, uint64_t key, uint16_t n
 }
 
 void tide__trail_passed(struct tide_table *table, uint64_t key, uint16_t node) {
-    struct tide__trails *t = table->trails;
+    struct tide__trails *t = &tide__owners_of(table)->trails;
     struct tide__trail *trail = t->count ? &t->places[place_of(t, key)] : NULL;
     uint16_t at = trail && trail->count ? find_node(trail, node) : UINT16_MAX;
     if (at == UINT16_MAX || at + 1 == trail->count) { /* it is the owner, or gives to the owner */
@@ -295,7 +295,7 @@ void tide__trail_passed(struct tide_table *table, uint64_t key, uint16_t node) {
 }
 
 void tide__trail_cut(struct tide_table *table, uint64_t key, uint16_t count) {
-    struct tide__trails *t = table->trails;
+    struct tide__trails *t = &tide__owners_of(table)->trails;
     struct tide__trail *trail = t->capacity ? &t->places[place_of(t, key)] : NULL;
     if (count == 0) {
         tide__trail_end(table, key);
@@ -306,13 +306,13 @@ void tide__trail_cut(struct tide_table *table, uint64_t key, uint16_t count) {
 }
 
 const struct tide__trail *tide__trail_of(const struct tide_table *table, uint64_t key) {
-    const struct tide__trails *t = table->trails;
+    const struct tide__trails *t = &tide__owners_of(table)->trails;
     const struct tide__trail *trail = t->capacity ? &t->places[place_of(t, key)] : NULL;
     return trail && trail->count ? trail : NULL;
 }
 
 void tide__trail_end(struct tide_table *table, uint64_t key) {
-    struct tide__trails *t = table->trails;
+    struct tide__trails *t = &tide__owners_of(table)->trails;
     if (t->count == 0) {
         return;
     }
@@ -336,14 +336,11 @@ void tide__trail_end(struct tide_table *table, uint64_t key) {
 }
 
 void tide__trails_free(struct tide_table *table) {
-    struct tide__trails *t = table->trails;
-    for (size_t i = 0; t && i < t->capacity; i++) {
+    struct tide__trails *t = &tide__owners_of(table)->trails;
+    for (size_t i = 0; i < t->capacity; i++) {
         if (t->places[i].count && t->places[i].capacity) {
             tide_free(t->places[i].nodes.many);
         }
     }
-    if (t) {
-        tide_free(t->places);
-        tide_free(t);
-    }
+    tide_free(t->places);
 }

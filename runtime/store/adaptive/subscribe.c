@@ -157,7 +157,7 @@ static int subscribe(struct tide_table *table, uint64_t key, uint16_t node) {
     code = add(s->subscriptions, key, node);
     tide_unlock(&s->subscriptions->lock);
     /* with tide__row_changes: a row that is being made, which a pull reads without a latch */
-    atomic_fetch_add_explicit(&table->made_or_subscribed, 1, memory_order_acq_rel);
+    atomic_fetch_add_explicit(&tide__hot_part(table)->face.made_or_subscribed, 1, memory_order_acq_rel);
     return code ? no_room(code, table) : 0;
 }
 

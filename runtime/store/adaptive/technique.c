@@ -15,20 +15,63 @@ static bool relocating_job(struct tide__job *job) {
     return true;
 }
 
+static void relocating_begins(struct tide__pending *p, const void *keys, bool async) {
+    (void)async;
+    struct tide__owned *o = p->part;
+    for (uint32_t i = 0; i < p->count; i++) {
+        o->keys[i] = (struct tide__owned_key){.key = 0};
+        memcpy(&o->keys[i].key, (const char *)keys + (size_t)i * sizeof o->keys[i].key, sizeof o->keys[i].key);
+    }
+}
+
+/* The key is at that node, or that node was to pass it on and perhaps died before the message was out. */
+static bool hangs_on(const struct tide__pending *p, uint32_t i, uint16_t node) {
+    const struct tide__owned *o = p->part;
+    return p->at[i] == node || (p->at[i] && o->keys[i].way.via == node && !TIDE_MUTANT(reloc_passer_forgotten));
+}
+
+/* What has not left this node waits in the store actor itself. */
+static bool left(const struct tide__pending *p, uint64_t sequence) {
+    const struct tide__owned *o = p->part;
+    return p->out && o->sent <= sequence;
+}
+
+static void relocating_ends(struct tide__pending *p) {
+    const struct tide__owned *o = p->part;
+    if (o->waited_for) {
+        tide__owners_of(p->table)->look_again = true;
+        p->table->store->look_again = true;
+    }
+}
+
+static void relocating_stats(struct tide_table *table, struct tide_table_stats *out) {
+    const struct tide__owners *o = tide__owners_of(table);
+    out->relocate_ns_max = o ? atomic_load_explicit(&o->relocate_max_ns, memory_order_relaxed) : 0;
+    for (size_t i = 0; o && i < TIDE_RELOCATE_BUCKETS; i++) {
+        out->relocate_hist[i] = atomic_load_explicit(&o->relocate_hist[i], memory_order_relaxed);
+    }
+}
+
 static const struct tide__operations relocating = {
     .owners = true,
     .walk = tide__walk_owned,
     .hand_over = tide__owner_hand_over,
     .take_back = tide__owner_take_back,
+    .part_bytes = sizeof(struct tide__owned),
+    .part_key_bytes = sizeof(struct tide__owned_key),
+    .begins = relocating_begins,
+    .ends = relocating_ends,
+    .hangs_on = hangs_on,
+    .left = left,
     .job = relocating_job,
 };
 
 static int relocating_create(struct tide_table *table, const uint64_t *chains) {
     (void)chains;
-    const bool relocates = (tide_technique_relocates(table->options.technique) || table->tier) && table->store->system;
+    const bool relocates =
+        (tide_technique_relocates(table->options.technique) || tide__tiered_of(table)) && table->store->system;
     int code = relocates ? tide__owner_table_init(table) : 0;
-    table->relocates = relocates && !code;
-    table->operations = table->relocates ? &relocating : table->operations;
+    table->operations = tide__owners_of(table) ? &relocating : table->operations;
     return code;
 }
 
@@ -46,7 +89,7 @@ static uint64_t relocating_end_of_turn(struct tide_store *store) {
 static void relocating_event(struct tide_table *table, enum tide__table_event event) {
     if (event == TIDE__TABLE_FREED) {
         tide__owner_table_deinit(table);
-    } else if (event == TIDE__TABLE_SLOTS_DONE && table->relocates) {
+    } else if (event == TIDE__TABLE_SLOTS_DONE && table->operations->owners) {
         tide__owner_finish(table);
     }
 }
@@ -66,7 +109,7 @@ static void home_announced(struct tide_table *table, uint32_t slot) {
 
 static int relocating_slot(struct tide_table *table, enum tide__slot_event event, uint32_t slot, uint16_t to) {
     int code = 0;
-    if (!table->relocates) {
+    if (!table->operations->owners) {
         return 0;
     }
     switch (event) {
@@ -99,24 +142,24 @@ const struct tide__technique tide__relocating = {
     .table_create = relocating_create,
     .table_event = relocating_event,
     .table_works = relocating_works,
+    .table_stats = relocating_stats,
     .slot_event = relocating_slot,
 };
 
 /* ---- hot keys, and intents, by which keys become hot ---- */
 
-static void hot_changed(struct tide_table *table, uint64_t key, uint16_t changer) {
-    tide__hot_changed(tide__hot_of(table), key, changer);
-}
-
 static int hot_subscribe(struct tide__job *job, uint32_t index) {
     return index == TIDE__ALL_KEYS ? tide__subscribe_job(job) : tide__resubscribe(job, index);
 }
 
-static const struct tide__hot_operations hot = {.changed = hot_changed, .subscribe = hot_subscribe};
-
 static int hot_create(struct tide_table *table, const uint64_t *chains) {
     (void)chains;
-    table->hot = &hot;
+    struct tide__hot_part *part = table->parts[TIDE__PART_HOT] = tide_alloc_zero(1, sizeof *part);
+    if (!part) {
+        return tide_fail(TIDE_ENOMEM, "no memory for table '%s'", table->name);
+    }
+    part->face.changed = tide__hot_changed;
+    part->face.subscribe = hot_subscribe;
     return 0;
 }
 
@@ -133,9 +176,12 @@ static void hot_event(struct tide_table *table, enum tide__table_event event) {
         tide__intents_end(table);
         break;
     case TIDE__TABLE_FREED:
-        tide__intents_destroy(table);
-        tide__interest_destroy(table);
-        tide__hot_destroy(table);
+        if (tide__hot_part(table)) {
+            tide__intents_destroy(table);
+            tide__node_sets_free(&tide__hot_part(table)->interest);
+            tide__hot_destroy(table);
+            tide_free(tide__hot_part(table));
+        }
         break;
     default:
         break;

@@ -45,7 +45,7 @@ static int order_check(const struct order *o) {
     if (o->technique > TIDE_INTENT) {
         return tide_fail(TIDE_EINVAL, "no technique %u", o->technique);
     }
-    if (tide_technique_relocates(o->technique) && !o->table->relocates) {
+    if (tide_technique_relocates(o->technique) && !o->table->operations->owners) {
         return tide_fail(TIDE_EUNSUPPORTED,
                          "the rows of table '%s' do not move: make it with technique relocate or "
                          "intent",

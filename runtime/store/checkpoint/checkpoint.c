@@ -502,7 +502,7 @@ static int list_tables(struct tide_checkpoint *c) {
     for (size_t i = 0; i < count; i++) {
         struct tide__manifest_table *t = &m->tables[i];
         struct tide_table_health health = {0};
-        if (tables[i]->replicas) {
+        if (tables[i]->operations->groups) {
             tide_table_health(tables[i], &health);
         }
         if (health.lost_count && !code) { /* later generations would push out those that have them */

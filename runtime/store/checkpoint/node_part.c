@@ -196,7 +196,7 @@ static bool rows_removed(struct tide_store *store) {
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_at(store, id);
         any = any || (table && (atomic_load_explicit(&table->rows_removed, memory_order_relaxed) ||
-                                (table->forget && tide__forget_gone_lost(table))));
+                                (tide__forget_of(table) && tide__forget_gone_lost(table))));
     }
     return any;
 }
@@ -278,7 +278,7 @@ static bool copy_nodes(struct tide__generation *g, const uint8_t *nodes, size_t 
 
 /* Do stamps of this domain say what of the table is before the cut? */
 static bool has_clocks_of(const struct tide_table *table, const struct tide__run *domain) {
-    return table->domain == domain || (table->options.domain == 0 && !table->clocked);
+    return table->domain == domain || (table->options.domain == 0 && !tide__clocked_part(table));
 }
 
 int tide__cut_tell_call(struct tide_store *store, struct tide__incoming *in) {
@@ -343,7 +343,7 @@ int tide__cut_walk_call(struct tide_store *store, struct tide__incoming *in) {
     }
     bool known = true;
     for (size_t t = 0; t < g->walk->table_count; t++) {
-        known &= !g->walk->tables[t]->forget || tide__forget_gone_begin(g->walk->tables[t]);
+        known &= !tide__forget_of(g->walk->tables[t]) || tide__forget_gone_begin(g->walk->tables[t]);
     }
     if (!known) { /* the next one is full, as after each that failed */
         return tide_fail(TIDE_EBUSY, "more keys went than a node notes while a checkpoint began");

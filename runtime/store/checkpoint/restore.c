@@ -5,6 +5,7 @@
  * wrote them or how many there are now.
  */
 #include "store/core/node_store.h"
+#include "store/rows/forget.h"
 #include "store/rows/rules.h"
 #include "store/checkpoint/checkpoint.h"
 #include "store/checkpoint/gone.h"
@@ -181,7 +182,7 @@ static int each_file(const struct loading *l, const struct tide__manifest *m, ui
             } else if (rows) {
                 code = load_file(table, name, &later);
                 *l->row_count += code ? 0 : m->tables[t].files[i].rows;
-            } else if (table->forget) {
+            } else if (tide__forget_of(table)) {
                 code = tide__gone_read(&l->gone[at], table->store->port, name, place);
             }
         }

@@ -36,7 +36,8 @@ static void init_text(const struct tide_table_options *o, char text[64]) {
 }
 
 void tide__save_about(const struct tide_table *table, struct tide__save_about *about) {
-    const unsigned epoch = table->forget ? atomic_load_explicit(&table->forget->epoch, memory_order_relaxed) : 0;
+    const unsigned epoch =
+        tide__forget_of(table) ? atomic_load_explicit(&tide__forget_of(table)->epoch, memory_order_relaxed) : 0;
     (void)snprintf(about->seed, sizeof about->seed, "%llu", (unsigned long long)table->options.seed);
     (void)snprintf(about->epoch, sizeof about->epoch, "%u", epoch);
     init_text(&table->options, about->init);
@@ -47,7 +48,7 @@ void tide__save_about(const struct tide_table *table, struct tide__save_about *a
                                                   {"tide.version", TIDE_VERSION},
                                                   {"tide.epoch", about->epoch}};
     memcpy(about->pairs, pairs, sizeof pairs);
-    about->count = TIDE_COUNT(pairs) - !table->forget;
+    about->count = TIDE_COUNT(pairs) - !tide__forget_of(table);
 }
 
 size_t tide__parts_of(const struct tide_table *table, struct tide__part parts[TIDE__PARTS_MAX]) {
@@ -61,7 +62,7 @@ size_t tide__parts_of(const struct tide_table *table, struct tide__part parts[TI
         (void)snprintf(part->name, sizeof part->name, "state.%s", rule->states[i].name);
         offset += part->floats;
     }
-    if (table->forget) {
+    if (tide__forget_of(table)) {
         parts[count++] =
             (struct tide__part){.name = "state.use", .offset = table->row_floats - 1, .floats = 1, .is_use = true};
     }
@@ -205,7 +206,8 @@ static int list_keys(struct tide_table *table, struct keys *keys) {
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         keys->count = 0;
         uint64_t before = atomic_load_explicit(&table->changes, memory_order_acquire); /* routes_begin of move.c */
-        int code = table->store->system ? each_home(table, table->relocates, visit_keys, keys) : keys_here(table, keys);
+        int code = table->store->system ? each_home(table, table->operations->owners, visit_keys, keys)
+                                        : keys_here(table, keys);
         if (code) {
             return code;
         }
@@ -494,7 +496,7 @@ static int visit_clear(struct tide_table *table, uint16_t node, void *arg) {
 
 int tide__table_clear(struct tide_table *table) {
     if (table->store->system) {
-        return each_home(table, table->relocates, visit_clear, NULL);
+        return each_home(table, table->operations->owners, visit_clear, NULL);
     }
     int code = 0;
     for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT && !code; slot++) {

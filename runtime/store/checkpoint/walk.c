@@ -59,8 +59,8 @@ static bool columns_init(struct tide__columns *c, struct tide_table *table) {
     *c = (struct tide__columns){.table = table};
     c->part_count = tide__parts_of(table, c->parts);
     c->limit = FILE_BYTES / (table->row_floats * sizeof(float) + sizeof(uint64_t)) + 1;
-    c->cold = table->tier ? tide_alloc(COLD_ROWS * sizeof *c->cold) : NULL;
-    return c->cold || !table->tier;
+    c->cold = tide__tiered_of(table) ? tide_alloc(COLD_ROWS * sizeof *c->cold) : NULL;
+    return c->cold || !tide__tiered_of(table);
 }
 
 static int columns_grow(struct tide__columns *c) {
@@ -301,7 +301,7 @@ static bool visit(struct tide__columns *c, atomic_uint_fast64_t *word, uint64_t 
 /* Copies of rows are only marked: their homes write them. */
 static bool writes(struct tide_table *table, uint32_t slot) {
     uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
-    return !table->replicas || (route & TIDE__MINE);
+    return !table->operations->groups || (route & TIDE__MINE);
 }
 
 static void walk_dense(struct tide__walk *walk, struct tide__columns *c, uint32_t number) {
@@ -381,7 +381,7 @@ static void write_kept(struct tide__walk *walk, struct tide__columns *c) {
 
 static void write_rest(struct tide__walk *walk, struct tide__columns *c) {
     const bool full = atomic_load_explicit(&c->table->cut, memory_order_relaxed) & TIDE__CUT_FULL;
-    c->gone = c->table->forget ? tide__forget_gone_take(c->table, &c->gone_count) : NULL;
+    c->gone = tide__forget_of(c->table) ? tide__forget_gone_take(c->table, &c->gone_count) : NULL;
     c->gone_count = full ? 0 : c->gone_count;
     if ((c->count || c->gone_count) && !aborted(walk)) {
         int code = write_file(walk, c);

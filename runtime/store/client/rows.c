@@ -5,6 +5,7 @@
 #include "store/client/rows.h"
 
 #include "store/checkpoint/save.h"
+#include "store/clocked/clocked.h"
 #include "store/core/table_drop.h"
 #include "store/rows/rules.h"
 #include "store/rows/slot_index.h"
@@ -47,7 +48,7 @@ struct service {
     struct pusher *pushers;
     bool lookups; /* the actor `lookups` */
     unsigned fibers;
-    uint64_t bytes;    /* of requests that fibers work on */
+    uint64_t bytes;           /* of requests that fibers work on */
     struct tide__bucket rate; /* lookups: of keys */
 };
 
@@ -232,7 +233,7 @@ static void answer_open(struct service *s, const struct tide_message *m, const c
  * copies that a client would read past its own pushes. A push to a table with copies against loss goes by a gateway: it
  * survives the home's death, and so the push is applied once. */
 static bool is_mapped(struct tide_table *table) {
-    return !table->relocates && !tide__hot_of(table);
+    return !table->operations->owners && !tide__hot_of(table);
 }
 
 static void answer_map(struct tide_table *table, const struct tide_message *m) {
@@ -251,7 +252,7 @@ static void answer_map(struct tide_table *table, const struct tide_message *m) {
     tide_write_text(&w, "pulls");
     tide_write_bool(&w, is_mapped(table));
     tide_write_text(&w, "pushes");
-    tide_write_bool(&w, is_mapped(table) && !table->replicas);
+    tide_write_bool(&w, is_mapped(table) && !table->operations->groups);
     tide_write_text(&w, "homes");
     tide_write_typed(&w, TIDE_U16, homes, is_mapped(table) ? TIDE_SLOT_COUNT : 0);
     if (w.error) {
@@ -360,14 +361,14 @@ static bool is_owned(struct tide_table *table, uint32_t slot, uint64_t key) {
 /* Does the operation end without waiting for anything? Keys were checked. */
 static bool is_here(struct tide_table *table, unsigned verb, const uint64_t *keys, size_t count) {
     const bool hashed = table->options.keys == TIDE_KEYS_HASHED;
-    if (verb == TIDE__ROWS_LOCALIZE || table->replicas || tide__hot_of(table) || (table->relocates && hashed) ||
-        (table->clocked && verb == TIDE__ROWS_PUSH)) {
+    if (verb == TIDE__ROWS_LOCALIZE || table->operations->groups || tide__hot_of(table) ||
+        (table->operations->owners && hashed) || (tide__clocked_part(table) && verb == TIDE__ROWS_PUSH)) {
         return false;
     }
     for (size_t i = 0; i < count; i++) {
         const uint32_t slot = tide__slot_of(table, keys[i]);
-        if (table->relocates ? !is_owned(table, slot, keys[i])
-                             : (tide__route_of(table, slot) & TIDE__FOR_WORKER) != TIDE__MINE) {
+        if (table->operations->owners ? !is_owned(table, slot, keys[i])
+                                      : (tide__route_of(table, slot) & TIDE__FOR_WORKER) != TIDE__MINE) {
             return false;
         }
     }

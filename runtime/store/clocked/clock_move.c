@@ -38,7 +38,7 @@ enum { HOPS_MAX = 16 };
 
 /* Slots from..end - 1 whose home is not where this node sends them: FENCE for them. */
 void tide__clocked_routes_changed(struct tide_table *table, uint32_t from, uint32_t end) {
-    struct tide__clocked *c = table->clocked;
+    struct tide__clocked *c = tide__clocked_part(table);
     if (!c) {
         return;
     }
@@ -233,7 +233,7 @@ int tide__fenced_message(struct tide_store *store, struct tide__incoming *in) {
 /* ---- the old home ---- */
 
 void tide__clocked_departs(struct tide_table *table, uint32_t slot, uint16_t to) {
-    struct tide__clocked *c = table->clocked;
+    struct tide__clocked *c = tide__clocked_part(table);
     if (!c) {
         return;
     }
@@ -286,7 +286,7 @@ static int gather_watches(struct tide__clocked *c, uint32_t slot, struct outgoin
 
 /* The rows have been sent. */
 int tide__clocked_departed(struct tide_table *table, uint32_t slot, uint16_t to) {
-    struct tide__clocked *c = table->clocked;
+    struct tide__clocked *c = tide__clocked_part(table);
     struct tide__sync *sync = c ? c->sync : NULL;
     const uint16_t self = tide__store_self(table->store);
     if (!c) {
@@ -342,7 +342,7 @@ void tide__clocked_tell_moves(struct tide_store *store) {
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_at(store, id);
-        struct tide__clocked *c = table ? table->clocked : NULL;
+        struct tide__clocked *c = table ? tide__clocked_part(table) : NULL;
         uint32_t slots[TIDE_SLOT_COUNT], homes[TIDE_SLOT_COUNT], versions[TIDE_SLOT_COUNT];
         size_t found = 0;
         for (uint32_t s = 0; c && c->untold_count && s < TIDE_SLOT_COUNT; s++) {
@@ -436,7 +436,7 @@ int tide__slot_clocks_message(struct tide_store *store, struct tide__incoming *i
 
 /* A slot's rows are here: what waited for them. */
 void tide__clocked_arrived(struct tide_table *table, uint32_t slot) {
-    struct tide__clocked *c = table->clocked;
+    struct tide__clocked *c = tide__clocked_part(table);
     if (!c) {
         return;
     }
@@ -458,7 +458,7 @@ void tide__clocked_arrived(struct tide_table *table, uint32_t slot) {
 }
 
 bool tide__clocked_uses_old_homes(struct tide_table *table) {
-    struct tide__clocked *c = table->clocked;
+    struct tide__clocked *c = tide__clocked_part(table);
     for (uint32_t s = 0; c && s < TIDE_SLOT_COUNT; s++) {
         uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
         if (tide__via(c, s) != tide__route_home(route)) {

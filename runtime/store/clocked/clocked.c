@@ -317,7 +317,7 @@ int tide__clocked_create(struct tide_table *table) {
         uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
         atomic_init(&c->via[s], tide__route_home(route));
     }
-    table->clocked = c;
+    table->parts[TIDE__PART_CLOCKS] = c;
     return 0;
 }
 
@@ -328,7 +328,7 @@ static void forget_copy(void *arg, struct tide__copy_record *r, atomic_uint_fast
 }
 
 void tide__clocked_destroy(struct tide_table *table) {
-    struct tide__clocked *c = table->clocked;
+    struct tide__clocked *c = tide__clocked_part(table);
     if (!c) {
         return;
     }
@@ -371,7 +371,7 @@ static bool may_become(uint8_t from, uint8_t to) {
 
 struct tide__clocked *tide__clocked_of(struct tide_store *store, struct tide__incoming *in, uint32_t id) {
     const struct tide_table *table = tide__incoming_table(store, in, id);
-    struct tide__clocked *c = table ? table->clocked : NULL;
+    struct tide__clocked *c = table ? tide__clocked_part(table) : NULL;
     in->useless = in->useless || (c && !tide__party(c->sync, in->from)); /* a client */
     return in->useless ? NULL : c;
 }
@@ -416,7 +416,7 @@ int tide__bound_message(struct tide_store *store, struct tide__incoming *in) {
 /* ---- bounds ---- */
 
 void tide_table_consistency(const struct tide_table *table, struct tide_consistency *out) {
-    const struct tide__clocked *c = table->clocked;
+    const struct tide__clocked *c = tide__clocked_part(table);
     *out = table->options.consistency;
     if (c) {
         out->model = c->model;
@@ -452,7 +452,7 @@ static uint64_t next_change(struct tide__clocked *c) {
 }
 
 int tide_table_set_consistency(struct tide_table *table, const struct tide_consistency *given) {
-    struct tide__clocked *c = table->clocked;
+    struct tide__clocked *c = tide__clocked_part(table);
     struct tide_table_options o = table->options;
     o.consistency = *given;
     if (!may_become(table->options.consistency.model, given->model) ||
@@ -480,7 +480,7 @@ int tide_table_set_consistency(struct tide_table *table, const struct tide_consi
 /* ---- statistics ---- */
 
 void tide_table_staleness(struct tide_table *table, struct tide_staleness *out) {
-    struct tide__clocked *c = table->clocked;
+    struct tide__clocked *c = tide__clocked_part(table);
     memset(out, 0, sizeof *out);
     if (!c) {
         return;

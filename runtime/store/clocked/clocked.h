@@ -249,6 +249,10 @@ struct tide__clocked {
     struct tide__staged *late; /* bsp: of slots that shift; under the flush lock */
     struct tide__vap *vap;     /* vap */
 };
+/* NULL: a sequential table. */
+static inline struct tide__clocked *tide__clocked_part(const struct tide_table *table) {
+    return table->parts[TIDE__PART_CLOCKS];
+}
 
 /* Home: FRESH is for nodes that may have copies, or updates that are not confirmed. I/O. */
 static inline bool tide__is_user(const struct tide__clocked *c, uint16_t node) {
@@ -277,7 +281,7 @@ struct tide__sync *tide__sync_next(struct tide_store *store, const struct tide__
  * under the flush lock of the domain, or I/O. */
 static inline struct tide__clocked *tide__clocked_at(const struct tide__sync *sync, unsigned place) {
     const struct tide_table *table = tide__table_at(sync->store, place);
-    struct tide__clocked *c = table ? table->clocked : NULL;
+    struct tide__clocked *c = table ? tide__clocked_part(table) : NULL;
     return c && c->sync == sync ? c : NULL;
 }
 /* The next one behind *place, which moves there; 0: the first. NULL: that was the last. When it may be called: as
@@ -437,7 +441,6 @@ void tide__watches_clear(struct tide__watches *watches);
 /* Applies a delta (or a raw sum) to a row that is here. `changer`: the node it came from. */
 /* `stamp`: of the pushes in it, or 0: they are of before the announced cut (cut.h). */
 int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, uint32_t stamp, uint16_t changer);
-void tide__home_read(struct tide__clocked *c, uint64_t key, float *row);
 /* A message whose rows are coming is handled when they are here. */
 void tide__hold(struct tide__clocked *c, uint16_t from, enum tide__op op, const union tide__message *m);
 
@@ -450,8 +453,6 @@ uint16_t tide__home_of(const struct tide__clocked *c, uint32_t slot);
 /* Slots (as they were read) that a node sends straight to this home from now on: it hears again what
  * was announced of them, for from a home that it did not send to yet it took nothing. */
 void tide__fresh_tell(struct tide__clocked *c, uint16_t node, const uint8_t *slots, size_t count);
-/* Ticks or members changed: clocks rise, and their waiters are served. */
-void tide__clocks_advance(struct tide__clocked *c);
 /* The same if only the way of some slots (as they were read) to here has changed. */
 void tide__slots_advance(struct tide__clocked *c, const uint8_t *slots, size_t count);
 void tide__slot_advance(struct tide__clocked *c, uint32_t slot); /* one that has just come */

@@ -186,7 +186,7 @@ static uint64_t changed_by(struct tide__clocked *c, uint64_t key, uint64_t word,
 }
 
 static void by_delta(const struct tide_table *table, float *row, const void *delta) {
-    tide__copy_record_apply(&table->clocked->shape, row, delta);
+    tide__copy_record_apply(&tide__clocked_part(table)->shape, row, delta);
 }
 
 int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, uint32_t stamp, uint16_t changer) {
@@ -214,7 +214,7 @@ int tide__home_apply(struct tide__clocked *c, uint64_t key, const void *delta, u
 }
 
 /* The row as it travels; an untouched row is its initial one. */
-void tide__home_read(struct tide__clocked *c, uint64_t key, float *row) {
+static void home_read(struct tide__clocked *c, uint64_t key, float *row) {
     struct tide_table *table = c->table;
     const size_t floats = c->shape.floats;
     uint64_t old = 0;
@@ -469,7 +469,7 @@ void tide__values_send(struct tide__clocked *c, uint16_t node, uint32_t clock, u
             if (subscribe && tide__watch_add(c, keys[at + i], node, c->version)) {
                 w.error = TIDE_ENOMEM;
             }
-            tide__home_read(c, keys[at + i], row);
+            home_read(c, keys[at + i], row);
             memcpy(rows + i * floats * sizeof *row, row, floats * sizeof *row);
         }
         w.error = row ? w.error : TIDE_ENOMEM;

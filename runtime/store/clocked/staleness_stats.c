@@ -116,7 +116,7 @@ static int by_worker(const void *a, const void *b) {
 }
 
 size_t tide_table_worker_staleness(struct tide_table *table, struct tide_worker_staleness *out, size_t limit) {
-    struct tide__clocked *c = table->clocked;
+    struct tide__clocked *c = tide__clocked_part(table);
     size_t count = 0, listed = 0;
     if (!c) {
         return 0;

@@ -6,7 +6,7 @@ static int row_event(struct tide__pass *pass, enum tide__row_event event, uint32
                      const void *delta) {
     (void)slot;
     if (event == TIDE__ROW_CHANGED) {
-        *word = tide__row_changed(pass->table->clocked, key, *word, delta, pass->table->width);
+        *word = tide__row_changed(tide__clocked_part(pass->table), key, *word, delta, pass->table->width);
     }
     return 0;
 }
@@ -22,7 +22,7 @@ static const struct tide__operations clocked = {
 static int create(struct tide_table *table, const uint64_t *chains) {
     (void)chains;
     int code = tide__clocked_create(table);
-    table->operations = table->clocked ? &clocked : table->operations;
+    table->operations = tide__clocked_part(table) ? &clocked : table->operations;
     return code;
 }
 
@@ -40,8 +40,8 @@ static void table_event(struct tide_table *table, enum tide__table_event event) 
         tide__clocked_ready(table);
         break;
     case TIDE__TABLE_ENDS:
-        if (table->clocked) {
-            tide__sync_wake(table->clocked->sync); /* waiters look, and find it closing */
+        if (tide__clocked_part(table)) {
+            tide__sync_wake(tide__clocked_part(table)->sync); /* waiters look, and find it closing */
         }
         break;
     case TIDE__TABLE_UNLISTED:
@@ -59,7 +59,7 @@ static void table_event(struct tide_table *table, enum tide__table_event event) 
 }
 
 static bool table_works(struct tide_table *table, enum tide__table_work work) {
-    return (work == TIDE__WORK_IN_FLIGHT && table->clocked && table->clocked->leaving.records) ||
+    return (work == TIDE__WORK_IN_FLIGHT && tide__clocked_part(table) && tide__clocked_part(table)->leaving.records) ||
            (work == TIDE__WORK_OLD_HOMES && tide__clocked_uses_old_homes(table));
 }
 

@@ -274,7 +274,8 @@ static void advance(struct tide__clocked *c, const uint8_t *slots, size_t count)
     }
 }
 
-void tide__clocks_advance(struct tide__clocked *c) {
+/* Ticks or members changed: clocks rise, and their waiters are served. */
+static void clocks_advance(struct tide__clocked *c) {
     advance(c, NULL, TIDE_SLOT_COUNT);
 }
 
@@ -284,7 +285,7 @@ void tide__user_add(struct tide__clocked *c, uint16_t node) {
     c->used_by_all |= node == 0;
     c->users[node / 8] = (uint8_t)(c->users[node / 8] | 1U << (node % 8));
     if (rested) {
-        tide__clocks_advance(c);
+        clocks_advance(c);
         tide__sync_wake(c->sync);
     }
 }
@@ -306,7 +307,7 @@ void tide__ticks_changed(struct tide__sync *sync) {
     tide__known_update(sync);
     unsigned place = 0;
     for (struct tide__clocked *c = tide__clocked_next(sync, &place); c; c = tide__clocked_next(sync, &place)) {
-        tide__clocks_advance(c);
+        clocks_advance(c);
     }
     tide__sync_wake(sync);
 }

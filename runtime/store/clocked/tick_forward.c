@@ -106,7 +106,7 @@ void tide__declare_to(struct tide__clocked *c, uint16_t to, bool answer) {
 }
 
 void tide__clocked_ready(struct tide_table *table) {
-    struct tide__clocked *c = table->clocked;
+    struct tide__clocked *c = tide__clocked_part(table);
     struct tide__sync *sync = c ? c->sync : NULL;
     for (struct tide__party *p = c ? atomic_load(&sync->peers) : NULL; p; p = p->next) {
         if (!p->gone) {

@@ -295,14 +295,14 @@ int tide__vap_may_end(struct tide__sync *sync, struct tide__worker *worker) {
     for (unsigned id = 1; id <= count && !code; id++) {
         const unsigned entered = tide__tables_enter(sync->store);
         struct tide_table *table = tide__table_at(sync->store, id);
-        table = tide__clocked_at(sync, id) && table->clocked->vap ? table : NULL;
+        table = tide__clocked_at(sync, id) && tide__clocked_part(table)->vap ? table : NULL;
         if (table) {
             tide__table_hold(table);
         }
         tide__tables_leave(sync->store, entered);
         if (table && !atomic_load(&table->closing)) {
-            struct wish wish = {.c = table->clocked, .worker = worker};
-            code = wait_until(table->clocked, worker, clock_ready, &wish);
+            struct wish wish = {.c = tide__clocked_part(table), .worker = worker};
+            code = wait_until(tide__clocked_part(table), worker, clock_ready, &wish);
         }
         tide_table_release(table);
     }

@@ -573,7 +573,7 @@ int tide__clocked_wait(struct tide_ticket *ticket) {
 
 int tide__clocked_operate(struct tide_table *table, enum tide__kind kind, const uint64_t *keys, size_t count,
                           float *out, const float *in, struct tide_ticket *ticket) {
-    struct tide__clocked *c = table->clocked;
+    struct tide__clocked *c = tide__clocked_part(table);
     struct tide__worker *worker = tide__worker_of(table);
     if (kind == TIDE__PULL) {
         return ticket ? pull_start(c, worker, keys, count, out, ticket) : pull(c, worker, keys, count, out);
@@ -605,7 +605,7 @@ static int read_lock_asking(struct access *a, uint64_t key, struct place *p) {
 }
 
 int tide_table_read_begin(struct tide_table *table, uint64_t key, const float **row, struct tide_table_read *read) {
-    struct tide__clocked *c = table->clocked;
+    struct tide__clocked *c = tide__clocked_part(table);
     struct tide__worker *worker = tide__worker_of(table);
     if (TIDE_UNLIKELY(!c || !worker || c->model == TIDE_BSP)) {
         return tide_fail(TIDE_EUNSUPPORTED,
@@ -666,7 +666,7 @@ static void by_columns(const struct tide_table *table, float *row, const void *d
 
 bool tide__clocked_add(struct tide_table *table, uint64_t key, const uint32_t *columns, const float *values,
                        size_t count, int *code) {
-    struct tide__clocked *c = table->clocked;
+    struct tide__clocked *c = tide__clocked_part(table);
     struct tide__worker *worker = c ? tide__worker_of(table) : NULL;
     if (!worker || c->model == TIDE_BSP || c->vap || !tide__all_finite(values, count) ||
         (table->options.keys == TIDE_KEYS_DENSE && key >= table->options.key_count)) {

@@ -108,6 +108,10 @@ static inline uint32_t tide__number_at(const void *numbers, size_t i) { /* unali
     memcpy(&value, (const uint8_t *)numbers + i * sizeof value, sizeof value);
     return value;
 }
+/* NULL: in order. */
+static inline uint32_t tide__position_at(const void *positions, size_t i) {
+    return positions ? tide__number_at(positions, i) : (uint32_t)i;
+}
 static inline uint64_t tide__long_at(const void *numbers, size_t i) { /* unaligned u64 */
     uint64_t value;
     memcpy(&value, (const uint8_t *)numbers + i * sizeof value, sizeof value);

@@ -12,8 +12,8 @@ struct tide__catalog;
 
 struct tide_store {
     /* constant after creation */
-    const struct tide__technique *const *techniques; /* technique.h; NULL ends the list */
-    size_t technique_count;
+    const struct tide__technique *const
+        *techniques;                       /* technique.h: by enum tide__technique_number; NULL ends the list */
     const struct tide__handlers *handlers; /* by number of the message */
     struct tide_system *system;            /* NULL: tables of this process only */
     struct tide_net *net;

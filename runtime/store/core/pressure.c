@@ -54,7 +54,8 @@ int tide__memory_refuse(struct tide_store *store, uint16_t node, const char *wha
     return tide_net_memory_refuse(who, &report, what);
 }
 
-int tide__memory_refuse_of(struct tide_store *store, const struct tide_budget *budget, const char *what) {
+/* The same for a budget of this node (budget.h): its own, or a run's. */
+static int refuse_of(struct tide_store *store, const struct tide_budget *budget, const char *what) {
     const uint16_t self = tide__store_self(store);
     if (!budget->parent) {
         return tide__memory_refuse(store, self, what);
@@ -108,8 +109,8 @@ static int admit_rows(struct tide_table *table, const void *keys, const uint32_t
     const struct tide_budget *budget = table->budget;
     const uint64_t row = table->slab.stride;
     uint64_t rows = 0, bytes = 0;
-    if (table->tier && tide__tier_short(table)) {
-        table->tier->hold_rows(table);
+    if (tide__tiered_of(table) && tide__tier_short(table)) {
+        tide__tiered_of(table)->hold_rows(table);
     }
     if (!tide_budget_lacking(budget, count * (row + table->places_max * sizeof(uint64_t)))) {
         return 0;
@@ -120,19 +121,20 @@ static int admit_rows(struct tide_table *table, const void *keys, const uint32_t
         bytes += growth(table, key, mask, &rows);
     }
     const uint64_t spare = tide__slab_spare(&table->slab);
-    bytes +=
-        rows > spare && !table->tier ? (rows - spare) * row : 0; /* with a tier they wait until others are frozen */
+    bytes += rows > spare && !tide__tiered_of(table) ? (rows - spare) * row
+                                                     : 0; /* with a tier they wait until others are frozen */
     if (table->options.evict && tide__slab_used(&table->slab) >= table->options.key_limit) {
         return 0; /* others make room */
     }
-    const struct tide_budget *lacking = rows && (bytes || !table->tier) ? tide_budget_lacking(budget, bytes) : NULL;
+    const struct tide_budget *lacking =
+        rows && (bytes || !tide__tiered_of(table)) ? tide_budget_lacking(budget, bytes) : NULL;
     if (!lacking) {
         return 0;
     }
     char what[160];
     (void)snprintf(what, sizeof what, "%llu more rows of table '%s' would be too much", (unsigned long long)rows,
                    table->name);
-    return tide__memory_refuse_of(store, lacking, what);
+    return refuse_of(store, lacking, what);
 }
 
 int tide__memory_admit_rows(const struct tide__pass *pass) {
@@ -171,7 +173,7 @@ int tide__memory_admit_table_here(struct tide_store *store, const struct tide_ta
     const bool lacks = budget && budget->cap > 0 && tide_budget_used(budget) + sizeof(struct tide_table) > budget->cap;
     char what[100];
     (void)snprintf(what, sizeof what, "there is no room for another table, '%s'", options->name);
-    return lacks ? tide__memory_refuse_of(store, budget, what) : 0;
+    return lacks ? refuse_of(store, budget, what) : 0;
 }
 
 bool tide__memory_takes_rows(struct tide_store *store, uint16_t node) {

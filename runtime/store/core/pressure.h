@@ -21,8 +21,6 @@ void tide__pressure_member(struct tide_store *store, uint16_t node); /* its stat
 bool tide__pressure_timer(struct tide_store *store, uint64_t id);    /* false: another's */
 /* EBUSY: node, use, cap, what is refused, and after how long to try again. */
 int tide__memory_refuse(struct tide_store *store, uint16_t node, const char *what);
-/* The same for a budget of this node (budget.h): its own, or a run's. */
-int tide__memory_refuse_of(struct tide_store *store, const struct tide_budget *budget, const char *what);
 /* EBUSY: its run has no room for another table on this node. Where tables are made. */
 int tide__memory_admit_table_here(struct tide_store *store, const struct tide_table_options *options);
 /* A node said no for now, in an answer, which has no room for a time: the code. */

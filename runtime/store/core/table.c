@@ -49,7 +49,6 @@ int tide__table_make(struct tide_store *store, uint32_t id, const struct tide_ta
         atomic_init(&table->slots[s].route, home == self ? home | TIDE__MINE : home);
     }
     table->parked_end = &table->parked;
-    table->relocates = tide_technique_relocates(options->technique) && store->system;
     table->heat = tide__heat_create();
     code = table->heat ? 0 : tide_fail(TIDE_ENOMEM, "no memory for table '%s'", options->name);
     for (size_t i = 0; store->techniques[i] && !code; i++) { /* relocating: sees the tier, which comes before */
@@ -266,7 +265,6 @@ void tide_table_stats(struct tide_table *table, struct tide_table_stats *out) {
         .relocated_in = total(table, TIDE__RELOCATED_IN),
         .relocated_out = total(table, TIDE__RELOCATED_OUT),
         .relocate_ns_sum = total(table, TIDE__RELOCATE_NS),
-        .relocate_ns_max = atomic_load_explicit(&table->relocate_max_ns, memory_order_relaxed),
         .location_used = total(table, TIDE__LOCATION_USED),
         .location_stale = total(table, TIDE__LOCATION_STALE),
         .surprises = total(table, TIDE__SURPRISES),
@@ -274,9 +272,6 @@ void tide_table_stats(struct tide_table *table, struct tide_table_stats *out) {
         .evicted = total(table, TIDE__EVICTED),
         .expired = total(table, TIDE__EXPIRED),
     };
-    for (size_t i = 0; i < TIDE_RELOCATE_BUCKETS; i++) {
-        out->relocate_hist[i] = atomic_load_explicit(&table->relocate_hist[i], memory_order_relaxed);
-    }
     TIDE__EACH_TECHNIQUE(table->store, table_stats, table, out);
 }
 

@@ -78,16 +78,29 @@ struct tide__stripe {
     _Alignas(128) atomic_uint_fast64_t value[TIDE__COUNTERS];
 };
 
+/*
+ * The techniques, in the order in which they end their turns. Members are announced in the opposite order: what lies on
+ * a dead node is counted before slots move, and rows are released after.
+ */
+enum tide__technique_number {
+    TIDE__PART_PLAIN,
+    TIDE__PART_TIER,
+    TIDE__PART_OWNERS,
+    TIDE__PART_SLOTS,
+    TIDE__PART_CHECKPOINTS,
+    TIDE__PART_REPLICAS,
+    TIDE__PART_HOT,
+    TIDE__PART_CLOCKS,
+    TIDE__PART_FORGET,
+    TIDE__PARTS
+};
+
 struct tide__run;
 struct tide__technique;
 struct tide__operations;
-struct tide__hot_operations;
 struct tide__handlers;
-struct tide__job;    /* shard.c: an operation of a message, while it waits */
-struct tide__fence;  /* move.c */
-struct tide__heat;   /* key_counts.h */
-struct tide__forget; /* forget.h */
-struct tide__tiered; /* tiered.h */
+struct tide__job;  /* shard.c: an operation of a message, while it waits */
+struct tide__heat; /* key_counts.h */
 
 struct tide_table {
     /* set before the table is published, then constant */
@@ -98,19 +111,14 @@ struct tide_table {
     char why[2][80]; /* "pull NAME", "push NAME": what a waiting fiber shows */
     uint32_t id;
     uint32_t width, row_floats;
-    uint64_t places_max; /* dense: words of a slot's array */
-    bool relocates;
-    struct tide__replicas *replicas;           /* replica.h; NULL: rows have no copies */
-    atomic_uint_fast64_t *chains;              /* of its slots; NULL: the same */
-    struct tide__forget *forget;               /* forget.h; NULL: keys stay */
+    uint64_t places_max;                       /* dense: words of a slot's array */
+    void *parts[TIDE__PARTS];                  /* what each technique keeps of the table; NULL: it is not in use */
     const struct tide__operations *operations; /* technique.h */
-    const struct tide__hot_operations *hot;
 
     /* any thread */
     atomic_bool ready;            /* every node has it */
     atomic_bool closing;          /* it is being dropped: nothing new begins (table_drop.c) */
     atomic_uint holders;          /* handles, samplers, workers that count with it: it is not freed */
-    atomic_bool in_doubt;         /* rows relocate, and a node that may have had some died */
     atomic_uint_fast64_t changes; /* of routes on this node: bumped before and after them, under the pending lock */
     atomic_uint_fast64_t map_version;
     atomic_uint_fast64_t index_bytes;
@@ -125,33 +133,14 @@ struct tide_table {
     atomic_uint_fast64_t cut;                         /* cut.h: the generation that is being written */
     struct tide__taken *taken;                        /* cut.h: rows that the generation took; has its own lock */
     atomic_bool rows_removed;                         /* since the last generation: the next one must be full */
-    struct tide__slab arrivals;                       /* relocating tables: struct tide__arrival */
-    struct tide__tiered *tier;                        /* tiered.h; NULL: all rows are in memory. Constant */
-    atomic_uint_fast64_t relocate_max_ns;
-    atomic_uint_fast64_t relocate_hist[TIDE_RELOCATE_BUCKETS]; /* written by the I/O thread */
 
     /* operations handed to the own store actor: raised under the pending lock; run there */
     atomic_uint_fast64_t self_sent, self_handled;
-    atomic_uint_fast64_t async_pulls; /* tables with copies: of this node's workers, unanswered */
 
     /* I/O thread */
     struct tide__dropping *dropping; /* table_drop.c; NULL: it stays */
     uint32_t slot_versions[TIDE_SLOT_COUNT];
     struct tide__job *parked, **parked_end;
-    bool look_again; /* parked operations that wait for others: some have been answered (location_cache.h) */
-    struct tide__fence *fences;
-    uint32_t map_round, map_rounds;       /* rounds of MAP that wait for MAP_DONE: the first, how many */
-    uint32_t map_term;                    /* of the controller that asks */
-    struct tide__relocate_outbox *outbox; /* relocating tables: what goes out at the end of a message */
-    struct tide__trails *trails;          /* relocating tables, home: through whose hands keys went */
-    struct tide__locations *locations;    /* relocating tables: location_cache.h; NULL: nothing to remember */
-
-    _Atomic(struct tide__intents *) intents;  /* intent.h; NULL: no worker has had one */
-    struct tide__node_sets *interest;         /* intent.h, home; I/O; NULL: none yet */
-    atomic_uint made_or_subscribed;           /* hot_keys.h; orders the two by being written by both */
-    _Atomic(struct tide__hot_table *) shared; /* hot_keys.h; NULL: no key has ever had copies */
-
-    struct tide__clocked *clocked; /* clocked.h; NULL: a sequential table. Constant */
 
     /* clock.h; held. Constant */
     struct tide__run *domain, *owner;

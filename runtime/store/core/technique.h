@@ -100,7 +100,7 @@ struct tide__technique {
         }                                                                                                              \
     }
 #define TIDE__EACH_TECHNIQUE_BACK(store, hook, ...)                                                                    \
-    for (size_t each_ = (store)->technique_count; each_-- > 0;) {                                                      \
+    for (size_t each_ = TIDE__PARTS; each_-- > 0;) {                                                                   \
         if ((store)->techniques[each_]->hook) {                                                                        \
             (store)->techniques[each_]->hook(__VA_ARGS__);                                                             \
         }                                                                                                              \
@@ -132,6 +132,7 @@ enum tide__row_event {
     TIDE__ROW_CHANGES, /* it is about to; may change *word, or refuse */
     TIDE__ROW_CHANGED, /* by `delta`; it is watched. May change *word */
 };
+enum { TIDE__BUCKETS = 64 };
 struct tide__operations {
     /* A key's row is at its owner, which the own store actor alone knows: it gets what a worker misses. */
     bool owners;
@@ -149,6 +150,20 @@ struct tide__operations {
      * count is full. And some that will not be sent after all. */
     bool (*hand_over)(struct tide_table *table, atomic_uint_fast64_t *word, uint64_t old);
     void (*take_back)(struct tide_table *table, const void *keys, const uint32_t *positions, size_t count);
+    /* Pushes of keys in different buckets go in different messages; NULL: one for all. Under the pending lock
+     * it changes with `changes` alone. */
+    uint8_t (*bucket)(const struct tide_table *table, uint32_t slot);
+    /* May a call with these keys begin? May wait. NULL: yes. */
+    int (*enter)(struct tide_table *table, const uint64_t *keys, size_t count);
+    /* ---- unanswered messages (pending.h); pending lock held, but in `begins` ---- */
+    size_t part_bytes, part_key_bytes; /* of the part of each: of itself, and of each of its keys */
+    /* It is made, with `count` keys (unaligned), of a call that does not wait if `async`; it ends, perhaps unsent. */
+    void (*begins)(struct tide__pending *p, const void *keys, bool async);
+    void (*ends)(struct tide__pending *p);
+    /* May the answer for a key never come because of the death of `node`? */
+    bool (*hangs_on)(const struct tide__pending *p, uint32_t i, uint16_t node);
+    /* Did it leave this node up to `sequence`? NULL: in the order of their numbers. */
+    bool (*left)(const struct tide__pending *p, uint64_t sequence);
     /* ---- I/O thread 0 ---- */
     /* Works on an operation of a message. False: a row is locked, and it is to be called again. */
     bool (*job)(struct tide__job *job);
@@ -156,32 +171,38 @@ struct tide__operations {
     bool (*at_risk)(struct tide_table *table, uint16_t node, size_t count, bool answered_here);
 };
 
-struct tide__hot_table; /* hot_keys.h */
-static inline struct tide__hot_table *tide__hot_of(struct tide_table *table) {
-    return atomic_load_explicit(&table->shared, memory_order_acquire); /* with its creation */
-}
-
-/* Hot keys: what nodes with copies are notified of (hot_keys.h). */
-struct tide__hot_operations {
+/* Hot keys of a table (hot_keys.h) as the rooms below them see them; every table has it. */
+struct tide__hot_table;
+struct tide__hot_face {
+    _Atomic(struct tide__hot_table *) shared; /* NULL: no key has ever had copies */
+    atomic_uint made_or_subscribed;           /* orders the two by being written by both */
     /* A row of this node changes, or leaves; its word is locked. `changer`: the node whose copy has
      * the change already, 0: none. Any thread. */
-    void (*changed)(struct tide_table *table, uint64_t key, uint16_t changer);
+    void (*changed)(struct tide__hot_table *hot, uint64_t key, uint16_t changer);
     /* The origin of the job subscribes to key `index`, TIDE__ALL_KEYS: all that are served here; I/O thread 0. 1: its
      * row goes back, for others have changed it. */
     int (*subscribe)(struct tide__job *job, uint32_t index);
 };
+static inline struct tide__hot_face *tide__hot_face(const struct tide_table *table) {
+    return table->parts[TIDE__PART_HOT];
+}
+static inline struct tide__hot_table *tide__hot_of(const struct tide_table *table) {
+    return atomic_load_explicit(&tide__hot_face(table)->shared, memory_order_acquire); /* with its creation */
+}
 static const uint32_t TIDE__ALL_KEYS = UINT32_MAX; /* too large for an enum */
 
 /* A row of this node changes, or leaves; its word is locked. As `changed`; `made`: it had no word that its
  * readers lock. */
 static inline void tide__row_changes(struct tide_table *table, uint64_t key, uint16_t changer, bool made) {
-    if (TIDE_UNLIKELY(made) && table->store->net && !table->relocates) {
+    struct tide__hot_face *face = tide__hot_face(table);
+    if (TIDE_UNLIKELY(made) && table->store->net && !table->operations->owners) {
         /* Of this and that of subscribe() one is the later one, and sees what was done before the
          * other. */
-        atomic_fetch_add_explicit(&table->made_or_subscribed, 1, memory_order_acq_rel);
+        atomic_fetch_add_explicit(&face->made_or_subscribed, 1, memory_order_acq_rel);
     }
-    if (TIDE_UNLIKELY(tide__hot_of(table))) {
-        table->hot->changed(table, key, changer);
+    struct tide__hot_table *hot = tide__hot_of(table);
+    if (TIDE_UNLIKELY(hot)) {
+        face->changed(hot, key, changer);
     }
 }
 

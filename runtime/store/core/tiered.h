@@ -29,10 +29,17 @@ struct tide__tiered {
     void (*forget)(struct tide_table *table, uint32_t place);
 };
 
+/* NULL: all rows are in memory. */
+static inline struct tide__tiered *tide__tiered_of(const struct tide_table *table) {
+    return table->parts[TIDE__PART_TIER];
+}
+
 /* Rows of the table on this node: those that a limit of keys counts. */
 static inline uint64_t tide__rows_here(const struct tide_table *table) {
     return tide__slab_used(&table->slab) +
-           (TIDE_UNLIKELY(table->tier) ? atomic_load_explicit(&table->tier->aside, memory_order_relaxed) : 0);
+           (TIDE_UNLIKELY(tide__tiered_of(table))
+                ? atomic_load_explicit(&tide__tiered_of(table)->aside, memory_order_relaxed)
+                : 0);
 }
 
 /* Is an eighth of the cap of the node, or of the run, or less left for tables? Rows in memory are to be no more then.
@@ -45,16 +52,17 @@ static inline bool tide__tier_short(const struct tide_table *table) {
 
 /* Must a new row wait? */
 static inline bool tide__tier_full(const struct tide_table *table) {
-    return table->tier &&
-           tide__slab_used(&table->slab) >= atomic_load_explicit(&table->tier->rows_most, memory_order_relaxed);
+    return tide__tiered_of(table) && tide__slab_used(&table->slab) >=
+                                         atomic_load_explicit(&tide__tiered_of(table)->rows_most, memory_order_relaxed);
 }
 
 /* Called after a row was made. Any thread. */
 static inline void tide__tier_made(struct tide_table *table) {
-    if (TIDE_UNLIKELY(table->tier) &&
-        tide__slab_used(&table->slab) >= atomic_load_explicit(&table->tier->rows_wake, memory_order_relaxed) &&
-        !atomic_load_explicit(&table->tier->woken, memory_order_relaxed)) {
-        table->tier->wake(table);
+    if (TIDE_UNLIKELY(tide__tiered_of(table)) &&
+        tide__slab_used(&table->slab) >=
+            atomic_load_explicit(&tide__tiered_of(table)->rows_wake, memory_order_relaxed) &&
+        !atomic_load_explicit(&tide__tiered_of(table)->woken, memory_order_relaxed)) {
+        tide__tiered_of(table)->wake(table);
     }
 }
 

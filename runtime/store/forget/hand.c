@@ -22,13 +22,16 @@ static uint64_t slot_ns(const struct tide__forget *forget) {
 static void set_epoch(struct tide_table *table) {
     struct tide_port *port = table->store->port;
     if (port) { /* without a port a test sets the epoch */
-        atomic_store_explicit(&table->forget->epoch, tide__forget_epoch_at(table->forget, port->ops->wall(port)),
+        atomic_store_explicit(&tide__forget_of(table)->epoch,
+                              tide__forget_epoch_at(tide__forget_of(table), port->ops->wall(port)),
                               memory_order_relaxed);
     }
 }
 
-uint64_t tide__hand_turn(struct tide_table *table, uint64_t now) {
-    struct tide__forget *forget = table->forget;
+/* Deletes expired rows of the slots that are due at time `now`. Returns when the next slot is due; UINT64_MAX: never.
+ * I/O thread. */
+static uint64_t hand_turn(struct tide_table *table, uint64_t now) {
+    struct tide__forget *forget = tide__forget_of(table);
     if (!forget || !forget->epoch_ns) {
         return UINT64_MAX;
     }
@@ -55,7 +58,7 @@ static uint64_t end_of_turn(struct tide_store *store) {
         store->hand_at = UINT64_MAX;
         for (unsigned place = 1; place <= count; place++) {
             struct tide_table *table = tide__table_at(store, place);
-            const uint64_t at = table ? tide__hand_turn(table, now) : UINT64_MAX;
+            const uint64_t at = table ? hand_turn(table, now) : UINT64_MAX;
             store->hand_at = at < store->hand_at ? at : store->hand_at;
         }
     }
@@ -67,28 +70,28 @@ static int create(struct tide_table *table, const uint64_t *chains) {
     if (!tide__options_forget(&table->options)) {
         return 0;
     }
-    table->forget = tide__forget_create(&table->options);
-    if (!table->forget) {
+    table->parts[TIDE__PART_FORGET] = tide__forget_create(&table->options);
+    if (!tide__forget_of(table)) {
         return TIDE_ENOMEM;
     }
-    tide_budget_keep(table->budget, sizeof *table->forget);
+    tide_budget_keep(table->budget, sizeof *tide__forget_of(table));
     set_epoch(table);
     atomic_fetch_add_explicit(&table->store->forgetting, 1, memory_order_relaxed);
     return 0;
 }
 
 static void destroy(struct tide_table *table) {
-    if (table->forget) {
-        tide_budget_drop(table->budget, sizeof *table->forget);
+    if (tide__forget_of(table)) {
+        tide_budget_drop(table->budget, sizeof *tide__forget_of(table));
         tide__forget_destroy(table);
         atomic_fetch_sub_explicit(&table->store->forgetting, 1, memory_order_relaxed);
     }
 }
 
 static int slot_left(struct tide_table *table, uint32_t slot, uint16_t to) {
-    struct tide__sketch *sketch = table->forget ? tide__forget_take_sketch(table, slot) : NULL;
+    struct tide__sketch *sketch = tide__forget_of(table) ? tide__forget_take_sketch(table, slot) : NULL;
     if (sketch && !TIDE_MUTANT(sketch_stays)) {
-        const size_t words = tide__sketch_words(table->forget->slot_keys);
+        const size_t words = tide__sketch_words(tide__forget_of(table)->slot_keys);
         (void)tide__store_tell(table->store, to,
                                TIDE__AS(SKETCH, .table = table->id, .slot = slot, .left = sketch->left,
                                         .counters = TIDE__LIST(sketch->counters, words)));
@@ -100,8 +103,9 @@ static int slot_left(struct tide_table *table, uint32_t slot, uint16_t to) {
 int tide__sketch_message(struct tide_store *store, struct tide__incoming *in) {
     const __typeof__(in->as.SKETCH) *m = &in->as.SKETCH;
     struct tide_table *table = tide__incoming_table(store, in, m->table);
-    if (!table || !table->forget || m->slot >= TIDE_SLOT_COUNT || !(tide__route_of(table, m->slot) & TIDE__AWAITED) ||
-        m->counters.count != tide__sketch_words(table->forget->slot_keys)) {
+    if (!table || !tide__forget_of(table) || m->slot >= TIDE_SLOT_COUNT ||
+        !(tide__route_of(table, m->slot) & TIDE__AWAITED) ||
+        m->counters.count != tide__sketch_words(tide__forget_of(table)->slot_keys)) {
         return TIDE_EPROTO;
     }
     tide__forget_adopt(table, m->slot, m->counters.at, m->left);
@@ -120,7 +124,7 @@ static int slot_event(struct tide_table *table, enum tide__slot_event event, uin
     if (event == TIDE__SLOT_LEFT) {
         return slot_left(table, slot, to);
     }
-    if (event == TIDE__SLOT_FORGOTTEN && table->forget) {
+    if (event == TIDE__SLOT_FORGOTTEN && tide__forget_of(table)) {
         tide_free(tide__forget_take_sketch(table, slot));
     }
     return 0;

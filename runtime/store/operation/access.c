@@ -17,7 +17,6 @@
  * pass began, so that a later duplicate cannot overtake an earlier one.
  */
 #include "store/core/table_drop.h"
-#include "store/operation/program_order.h"
 #include "store/operation/resend.h"
 #include "store/rows/rules.h"
 #include "store/core/clock.h"
@@ -152,8 +151,8 @@ static inline __attribute__((always_inline)) int lock_key(const struct tide__pas
         return TIDE__MISSED;
     }
     if (TIDE_UNLIKELY(pass->table->options.keys == TIDE_KEYS_HASHED)) {
-        const unsigned how = !create               ? TIDE__ENTRY_NONE
-                             : pass->table->forget ? (pass->raw ? TIDE__ENTRY_MAKE : TIDE__ENTRY_ADMIT)
+        const unsigned how = !create                        ? TIDE__ENTRY_NONE
+                             : tide__forget_of(pass->table) ? (pass->raw ? TIDE__ENTRY_MAKE : TIDE__ENTRY_ADMIT)
                              /* At the limit no entry is made either, or refused keys would fill the index. */
                              : at_limit(pass->table) ? TIDE__ENTRY_NONE
                                                      : TIDE__ENTRY_MAKE;
@@ -292,7 +291,7 @@ static inline __attribute__((always_inline)) int pass_pull(struct tide__pass *pa
             }
             if (TIDE_LIKELY(code == TIDE__FOUND)) {
                 if (TIDE_LIKELY(tide__word_state(old) == TIDE__OWNED)) {
-                    if (TIDE_UNLIKELY(table->forget)) {
+                    if (TIDE_UNLIKELY(tide__forget_of(table))) {
                         tide__use_pull(table, tide__slab_row(&table->slab, (uint32_t)old));
                     }
                     copy_floats(out, tide__slab_row(&table->slab, (uint32_t)old), width);
@@ -324,7 +323,7 @@ int tide__pass_miss_all(struct tide__pass *pass) {
 
 /* A row for a locked word without one. */
 static int make_row(struct tide_table *table, uint64_t key, uint64_t *old) {
-    if (!table->forget && at_limit(table)) {
+    if (!tide__forget_of(table) && at_limit(table)) {
         return full(table);
     }
     uint32_t row;
@@ -335,7 +334,7 @@ static int make_row(struct tide_table *table, uint64_t key, uint64_t *old) {
     if (!TIDE_MUTANT(evicted_row_returns)) {
         tide__row_init(&table->options, key, tide__slab_row(&table->slab, row), true);
     }
-    if (TIDE_UNLIKELY(table->forget)) {
+    if (TIDE_UNLIKELY(tide__forget_of(table))) {
         tide__use_begin(table, tide__slab_row(&table->slab, row), (uint32_t)*old);
     }
     *old = tide__word_owned(*old, row);
@@ -398,12 +397,13 @@ static inline __attribute__((always_inline)) int pass_push(struct tide__pass *pa
                 tide__cut_push(table, b.keys[j], &now, row, made, pass->stamp, pass->raw ? NULL : delta);
                 if (TIDE_UNLIKELY(pass->raw)) {
                     tide__row_put(table, row, delta, pass->flags);
-                    if (TIDE_UNLIKELY(table->forget) && tide__use_of(table, row) == 0) { /* an assigned row has none */
+                    if (TIDE_UNLIKELY(tide__forget_of(table)) &&
+                        tide__use_of(table, row) == 0) { /* an assigned row has none */
                         tide__use_begin(table, row, 1);
                     }
                 } else {
                     tide__rule_apply(&table->options, row, delta);
-                    if (TIDE_UNLIKELY(table->forget)) {
+                    if (TIDE_UNLIKELY(tide__forget_of(table))) {
                         tide__use_push(table, row);
                     }
                 }
@@ -538,15 +538,11 @@ int tide__pass_run(struct tide__pass *pass, enum tide__kind kind, struct tide__t
 int tide__operation_enter(struct tide_table *table, enum tide__kind kind, bool raw, const uint64_t *keys, size_t count,
                           const float *in) {
     int code = tide__check_keys(table, keys, count);
-    if (!code && TIDE_UNLIKELY(table->operations->groups)) {
-        const bool fenced = atomic_load_explicit(&table->store->fenced, memory_order_relaxed);
-        code = fenced ? tide__fenced_fail(table->store) : 0;
-    }
     if (!code && kind == TIDE__PUSH && !raw) {
         code = check_rows(table, keys, count, in);
     }
-    if (!code && TIDE_UNLIKELY(table->operations->groups)) {
-        code = tide__program_order_wait(table, keys, count);
+    if (!code && TIDE_UNLIKELY(table->operations->enter)) {
+        code = table->operations->enter(table, keys, count);
     }
     if (!code && kind == TIDE__PUSH && TIDE_UNLIKELY(tide_budget_counts(table->budget))) {
         const struct tide__pass whole = tide__pass_of_worker(table, keys, count, NULL, NULL, NULL);

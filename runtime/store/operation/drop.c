@@ -62,7 +62,7 @@ static bool is_pending(struct tide_store *store, const struct tide_table *table)
 
 static bool is_quiet(struct tide_table *table) {
     struct tide_store *store = table->store;
-    return !table->parked && table->map_rounds == 0 && !is_stalled(store, table) && !is_pending(store, table) &&
+    return !table->parked && !is_stalled(store, table) && !is_pending(store, table) &&
            !tide__table_works(table, TIDE__WORK_FIBERS) && !tide__table_works(table, TIDE__WORK_IN_FLIGHT);
 }
 

@@ -13,7 +13,6 @@
  * are.
  */
 #include "store/core/send.h"
-#include "store/operation/program_order.h"
 #include "store/operation/shard.h"
 
 /* Lock held. */
@@ -69,26 +68,28 @@ static void pending_free(struct tide__pending *p) {
     tide_free(p);
 }
 
-void tide__pending_end(struct tide__pending_table *t, struct tide__pending *p) {
+/* Lock held. */
+static void close_entry(struct tide__pending_table *t, struct tide__pending *p) {
+    if (p->table->operations->ends) {
+        p->table->operations->ends(p);
+    }
+    release_id(t, p->id);
+}
+
+/* Busy, and without a waiter: it ends, with the credit that it held. */
+static void end_entry(struct tide__pending_table *t, struct tide__pending *p) {
     tide_lock(&t->lock);
     *(p->prev ? &p->prev->next : &t->first) = p->next;
     *(p->next ? &p->next->prev : &t->last) = p->prev;
-    if (p->fiber) {
-        tide__program_order_end(p);
-    }
-    release_id(t, p->id);
+    close_entry(t, p);
     tide_unlock(&t->lock);
-    if (p->waited_for) {
-        p->table->look_again = true;
-        p->table->store->look_again = true;
-    }
     tide__token_give(p->table->store, &p->token);
     pending_free(p);
 }
 
-void tide__pending_unused(struct tide__pending_table *t, uint64_t id, struct tide__pending *p) {
+void tide__pending_unused(struct tide__pending_table *t, struct tide__pending *p) {
     tide_lock(&t->lock);
-    release_id(t, id);
+    close_entry(t, p);
     tide_unlock(&t->lock);
     pending_free(p);
 }
@@ -108,15 +109,6 @@ struct tide__pending *tide__pending_take(struct tide__pending_table *t, uint64_t
     return p;
 }
 
-/* Unaligned; NULL: all, in order. */
-static inline uint32_t position_at(const void *positions, size_t i) {
-    uint32_t position = (uint32_t)i;
-    if (positions) {
-        memcpy(&position, (const char *)positions + i * sizeof position, sizeof position);
-    }
-    return position;
-}
-
 /* Rows of an answer into the caller's memory. False: the answer does not fit the question. */
 static bool scatter(struct tide__pending *p, const uint8_t *positions, size_t count, int rows_code, const uint8_t *rows,
                     size_t row_bytes) {
@@ -126,7 +118,7 @@ static bool scatter(struct tide__pending *p, const uint8_t *positions, size_t co
         return false;
     }
     for (size_t i = 0; i < count; i++) {
-        const uint32_t position = position_at(positions, i);
+        const uint32_t position = tide__position_at(positions, i);
         if (position >= p->count) {
             return false;
         }
@@ -148,7 +140,7 @@ static bool scatter(struct tide__pending *p, const uint8_t *positions, size_t co
 static void tell(struct tide__pending *p, int code, const uint8_t *positions, size_t count) {
     int *fates = p->ticket ? p->ticket->fates : NULL;
     for (size_t i = 0; fates && i < count; i++) {
-        const uint32_t position = position_at(positions, i);
+        const uint32_t position = tide__position_at(positions, i);
         if (position < p->count && fates[p->index[position]] == TIDE__FATE_HERE && !TIDE_MUTANT(share_fates_untold)) {
             fates[p->index[position]] = code;
         }
@@ -160,7 +152,7 @@ void tide__pending_fail(struct tide_store *store, struct tide__pending *p, int c
     if (p->ticket) {
         tide__ticket_finish(p->ticket, code, text);
     }
-    tide__pending_end(&store->pending, p);
+    end_entry(&store->pending, p);
 }
 
 /* Ours. Keys that are answered now; what was answered before does not count, nor what a node
@@ -175,7 +167,7 @@ static size_t settle(struct tide_store *store, struct tide__pending *p, uint16_t
     uint32_t out = 0;
     tide_lock(&store->pending.lock);
     for (size_t i = 0; i < count; i++) {
-        const uint32_t position = position_at(positions, i);
+        const uint32_t position = tide__position_at(positions, i);
         if (position >= known) {
             fresh = SIZE_MAX;
             break;
@@ -223,7 +215,7 @@ int tide__pending_answer(struct tide_store *store, uint16_t from, uint64_t id, i
         if (p->ticket) {
             tide__ticket_finish(p->ticket, code, text);
         }
-        tide__pending_end(t, p);
+        end_entry(t, p);
         return 0;
     }
     if (p->ticket && count) {
@@ -281,13 +273,7 @@ void tide__pending_passed_on(struct tide_store *store, uint64_t id, uint16_t nod
     }
 }
 
-/* May the answer for a key never come because of this death? It is at that node, or that node was
- * to pass it on and perhaps died before the message was out. */
-static bool hangs_on(const struct tide__pending *p, uint32_t i, uint16_t node) {
-    return p->at[i] == node || (p->at[i] && p->way[i].via == node && !TIDE_MUTANT(reloc_passer_forgotten));
-}
-
-/* Relocating tables: the keys of unanswered operations that hang on `node`. */
+/* The keys of unanswered operations that hang on `node`. Groups have none: their messages go again. */
 static void keys_gone(struct tide_store *store, uint16_t node, const char *text) {
     struct tide__pending_table *t = &store->pending;
     struct tide__pending *p;
@@ -297,15 +283,15 @@ static void keys_gone(struct tide_store *store, uint16_t node, const char *text)
         tide_lock(&t->lock);
         t->gone[node / 8] |= (uint8_t)(1u << (node % 8));
         for (p = t->first; p && count == 0; p = count ? p : p->next) {
-            const bool stays = !p->at || p->table->operations->groups || p->busy; /* copies: it goes again */
-            for (uint32_t i = 0; !stays && i < p->count; i++) {
-                count += hangs_on(p, i, node);
+            const bool looks = p->table->operations->hangs_on && !p->busy;
+            for (uint32_t i = 0; looks && i < p->count; i++) {
+                count += p->table->operations->hangs_on(p, i, node);
             }
         }
         uint64_t id = p ? p->id : 0;
         positions = p ? tide_alloc(count * sizeof *positions) : NULL;
         for (uint32_t i = 0, n = 0; positions && i < p->count; i++) {
-            if (hangs_on(p, i, node)) {
+            if (p->table->operations->hangs_on(p, i, node)) {
                 positions[n++] = i;
             }
         }
@@ -345,48 +331,6 @@ void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char
     }
 }
 
-/* Lock held. Keys of the entry are at `node` now. */
-static void pass_keys(struct tide__pending *p, uint16_t self, struct tide__way way, uint16_t node,
-                      const void *positions, size_t count) {
-    uint16_t *at = p->at;
-    struct tide__way *ways = p->way;
-    const uint32_t known = p->count;
-    uint32_t out = 0;
-    for (size_t i = 0; i < count; i++) {
-        const uint32_t position = position_at(positions, i);
-        /* Each leg is reported by another node, so the report of an earlier one may come later. */
-        if (position < known && at[position] != 0 && way.leg > ways[position].leg) {
-            out += (uint32_t)(node != self) - (uint32_t)(at[position] != self);
-            at[position] = node;
-            ways[position] = way;
-        }
-    }
-    p->out += out;
-}
-
-void tide__pending_at(struct tide_store *store, uint64_t id, struct tide__way way, uint16_t node, const void *positions,
-                      size_t count) {
-    struct tide__pending_table *t = &store->pending;
-    const uint16_t self = tide__store_self(store);
-    uint32_t slot = (uint32_t)id;
-    tide_lock(&t->lock);
-    struct tide__pending *p = slot < t->capacity ? t->by_slot[slot] : NULL;
-    const uint16_t dead = tide__pending_is_gone(t, node) ? node : tide__pending_is_gone(t, way.via) ? way.via : 0;
-    if (p && p->id == id && p->way) {
-        pass_keys(p, self, way, node, positions, count);
-    }
-    if (p && p->id == id && p->sent == 0) {
-        p->sent = ++t->sequence;
-    }
-    tide_unlock(&t->lock);
-    if (dead) {
-        char name[96], text[160];
-        tide__node_text(store, dead, name);
-        (void)snprintf(text, sizeof text, "node %s died", name);
-        tide__pending_node_gone(store, dead, text);
-    }
-}
-
 bool tide__pending_at_leaver(struct tide_table *table) {
     struct tide_store *store = table->store;
     const uint16_t self = tide__store_self(store);
@@ -416,15 +360,10 @@ bool tide__pending_before(struct tide_store *store, const struct tide_table *tab
     const uint16_t self = tide__store_self(store);
     bool found = false;
     tide_lock(&store->pending.lock);
-    for (struct tide__pending *p = store->pending.first; p && table->operations->owners && !found; p = p->next) {
-        found = p->table == table && p->out && p->sent <= sequence;
-    }
-    if (table->operations->owners) { /* what has not left this node waits in the store actor itself */
-        tide_unlock(&store->pending.lock);
-        return found;
-    }
-    for (struct tide__pending *p = store->pending.first; p && p->sequence <= sequence && !found; p = p->next) {
-        found = p->table == table && !is_parked(table, p, self);
+    bool (*left)(const struct tide__pending *, uint64_t) = table->operations->left;
+    for (struct tide__pending *p = store->pending.first; p && !found && (left || p->sequence <= sequence);
+         p = p->next) {
+        found = p->table == table && (left ? left(p, sequence) : !is_parked(table, p, self));
     }
     tide_unlock(&store->pending.lock);
     return found;

@@ -8,10 +8,6 @@
 
 enum { TIDE__PENDING_MAX = 1 << 20 };
 
-/* How a key of an operation came to where it is: the node that forwarded it last, as which leg; 0: none. */
-struct tide__way {
-    uint16_t via, leg;
-};
 /* An unanswered message of operations. In the store's list, in order of `sequence`, from
  * registration to the end. */
 struct tide__pending {
@@ -28,23 +24,20 @@ struct tide__pending {
     uint8_t kind;
     bool raw, subscribes;   /* as its flags say */
     uint32_t stamp, domain; /* push: of its worker */
-    /* Tables that relocate or have copies: per key the node that has it now; 0: answered. NULL: all
-     * at `node`. */
+    /* Owners and groups: per key the node that has it now; 0: answered. NULL: all at `node`. */
     uint16_t *at;
-    uint64_t *keys;        /* relocating tables */
-    bool waited_for;       /* operations in the store actor are (location_cache.h) */
-    struct tide__way *way; /* tables that relocate: of each key */
-    /* Tables with copies: the message, to be sent again, and where its keys are. */
+    void *part; /* of the table's operations (technique.h) */
+    /* Groups: the message, to be sent again, and where its keys are. */
     struct tide_blob *message;
     uint32_t keys_at;
-    /* Tables with copies, an asynchronous pull: whose (program_order.c), and does it wait for the end? */
-    struct tide_fiber *fiber;
-    bool follows;
-    uint64_t sent;            /* sequence when its first key left this node; 0: none has */
     uint32_t out;             /* keys at other nodes */
     struct tide__token token; /* given back at its end */
     uint32_t index[];         /* position in the call */
 };
+/* Groups: key i of its message. */
+static inline uint64_t tide__pending_key(const struct tide__pending *p, size_t i) {
+    return tide__long_at((const char *)p->message->data + p->keys_at, i);
+}
 struct tide__pending_table {
     struct tide_lock lock;
     struct tide__pending *first, *last;
@@ -65,9 +58,7 @@ int tide__pending_answer(struct tide_store *store, uint16_t from, uint64_t id, i
 /* An id for a message that is being made; it becomes an entry, or is given back with what was made
  * of it. */
 int tide__pending_reserve(struct tide__pending_table *table, uint64_t *id);
-void tide__pending_unused(struct tide__pending_table *table, uint64_t id, struct tide__pending *p);
-/* Busy, and without a waiter: it ends, and gives its token back. */
-void tide__pending_end(struct tide__pending_table *table, struct tide__pending *p);
+void tide__pending_unused(struct tide__pending_table *table, struct tide__pending *p);
 /* Lock held. Entries were notified of its death: no more may be registered. */
 bool tide__pending_is_gone(const struct tide__pending_table *table, uint16_t node);
 /* The entry, now in the caller's hands (busy); NULL: unknown or busy. */
@@ -77,9 +68,6 @@ void tide__pending_fail(struct tide_store *store, struct tide__pending *p, int c
 /* The whole operation was refused. */
 void tide__pending_refused(struct tide_store *store, uint64_t id, int code, const char *text);
 void tide__pending_passed_on(struct tide_store *store, uint64_t id, uint16_t node);
-/* Relocating tables: keys (by position in the message; unaligned u32) were passed on to `node`. */
-void tide__pending_at(struct tide_store *store, uint64_t id, struct tide__way way, uint16_t node, const void *positions,
-                      size_t count);
 /* Relocating tables: is any key of an unanswered operation at a node that leaves? */
 bool tide__pending_at_leaver(struct tide_table *table);
 void tide__pending_node_gone(struct tide_store *store, uint16_t node, const char *text);

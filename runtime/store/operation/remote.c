@@ -5,13 +5,12 @@
  * One message a node and call (cut at 4 MiB of keys and rows in either direction).
  */
 #include "store/core/send.h"
-#include "store/operation/program_order.h"
 #include "store/operation/resend.h"
 #include "store/rows/slot_index.h"
 #include "store/core/clock.h"
 #include "store/operation/shard.h"
 
-enum { HEAD_BYTES = 96, NODES_SMALL = 64, MESSAGES_MAX = 65000, COPY_BUCKETS = 64 };
+enum { HEAD_BYTES = 96, NODES_SMALL = 64, MESSAGES_MAX = 65000 };
 
 /* ---- grouping ---- */
 
@@ -33,7 +32,7 @@ struct request { /* an outgoing message; apart from its entry, which may end at 
 static void request_free(struct tide_store *store, struct request *r) {
     if (r->pending) { /* never registered */
         tide__token_give(store, &r->pending->token);
-        tide__pending_unused(&store->pending, r->id, r->pending);
+        tide__pending_unused(&store->pending, r->pending);
     }
     tide_writer_release(&r->body);
     tide_blob_unref(r->tail);
@@ -87,12 +86,12 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind, str
                         const uint32_t *positions, size_t count, struct request **out) {
     struct tide_table *table = pass->table;
     struct tide_store *store = table->store;
-    const bool owners = table->operations->owners, groups = table->operations->groups, traced = owners || groups;
-    const size_t at_bytes = traced ? count * sizeof(uint16_t) : 0;
-    const size_t way_bytes = owners ? count * sizeof(struct tide__way) : 0;
+    const struct tide__operations *o = table->operations;
+    const bool groups = o->groups, traced = o->owners || groups;
     struct tide__pending *p;
-    const size_t keys_at = (sizeof *p + count * sizeof p->index[0] + way_bytes + at_bytes + 7) / 8 * 8;
-    p = tide_alloc(keys_at + (owners ? count * sizeof p->keys[0] : 0));
+    const size_t at_bytes = traced ? count * sizeof p->at[0] : 0;
+    const size_t part_at = (sizeof *p + count * sizeof p->index[0] + at_bytes + 7) / 8 * 8;
+    p = tide_alloc(part_at + o->part_bytes + count * o->part_key_bytes);
     const size_t row_bytes = groups && kind == TIDE__PUSH ? wire_row(pass) : 0;
     const size_t body_bytes = HEAD_BYTES + count * (sizeof(uint64_t) + row_bytes);
     struct request *r = tide_alloc(sizeof *r + (groups ? 0 : body_bytes));
@@ -118,16 +117,12 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind, str
                                 .stamp = pass->stamp,
                                 .domain = tide__worker_domain()};
     memcpy(p->index, positions, count * sizeof *positions);
+    p->part = memset((char *)p + part_at, 0, o->part_bytes);
     if (traced) {
-        p->way = owners ? (struct tide__way *)(void *)(p->index + count) : NULL;
-        p->at = (uint16_t *)(void *)((char *)(p->index + count) + way_bytes);
-        if (p->way) {
-            memset(p->way, 0, way_bytes);
-        }
+        p->at = (uint16_t *)(void *)(p->index + count);
         for (size_t i = 0; i < count; i++) {
             p->at[i] = node;
         }
-        p->fiber = groups && kind == TIDE__PULL && pass->async ? tide_fiber_current() : NULL;
         p->out = groups && node != tide__store_self(store) ? (uint32_t)count : 0;
     }
     r->pending = p;
@@ -160,9 +155,8 @@ static int make_request(const struct tide__pass *pass, enum tide__kind kind, str
     for (size_t i = 0; keys && i < count; i++) {
         memcpy(keys + i * 8, (const char *)pass->keys + (size_t)positions[i] * 8, 8);
     }
-    if (keys && owners) {
-        p->keys = (uint64_t *)(void *)((char *)p + keys_at);
-        memcpy(p->keys, keys, count * sizeof p->keys[0]);
+    if (keys && o->begins) {
+        o->begins(p, keys, pass->async);
     }
     int code = kind == TIDE__PUSH ? write_rows(r, pass, positions, count) : 0;
     if (whole) {
@@ -197,23 +191,16 @@ static int group_own(const struct tide__pass *pass, enum tide__kind kind, struct
 
 /* `order`: the misses, those of one bucket together, else in their order. */
 static void by_bucket(const uint8_t *bucket, size_t count, uint32_t *order) {
-    uint32_t start[COPY_BUCKETS + 1] = {0};
+    uint32_t start[TIDE__BUCKETS + 1] = {0};
     for (size_t i = 0; i < count; i++) {
         start[bucket[i] + 1]++;
     }
-    for (unsigned b = 0; b < COPY_BUCKETS; b++) {
+    for (unsigned b = 0; b < TIDE__BUCKETS; b++) {
         start[b + 1] += start[b];
     }
     for (size_t i = 0; i < count; i++) {
         order[start[bucket[i]]++] = (uint32_t)i;
     }
-}
-
-/* Tables with copies: keys whose copies are at one node are of one. A chain is changed under the
- * pending lock, and that moves `changes`: so the same key is in one bucket. */
-static uint8_t bucket_of(const struct tide_table *table, uint32_t slot) {
-    const uint64_t chain = atomic_load_explicit(&table->chains[slot], memory_order_relaxed);
-    return (uint8_t)((uint16_t)chain % COPY_BUCKETS); /* its first node, slots/groups.h */
 }
 
 struct routed { /* the misses of a pass */
@@ -227,7 +214,7 @@ static int route_misses(const struct tide__pass *pass, enum tide__kind kind, str
     struct tide_table *table = pass->table;
     const struct tide__misses *m = pass->misses;
     const uint16_t self = tide__store_self(table->store);
-    const bool pushed = table->operations->groups && kind == TIDE__PUSH; /* the home passes it on in pieces */
+    uint8_t (*bucket)(const struct tide_table *, uint32_t) = kind == TIDE__PUSH ? table->operations->bucket : NULL;
     for (size_t i = 0; i < m->count && !r->stale; i++) {
         uint64_t key;
         memcpy(&key, (const char *)pass->keys + (size_t)m->at[i] * 8, 8);
@@ -241,7 +228,7 @@ static int route_misses(const struct tide__pass *pass, enum tide__kind kind, str
         bool own = route & (TIDE__WORKER_HOLD | TIDE__MINE);
         r->node[i] = own ? self : tide__route_home(route);
         r->highest = r->node[i] > r->highest ? r->node[i] : r->highest;
-        r->bucket[i] = pushed ? bucket_of(table, slot) : 0;
+        r->bucket[i] = bucket ? bucket(table, slot) : 0;
         r->differ |= r->bucket[i] != r->bucket[0];
     }
     return 0;
@@ -355,9 +342,6 @@ static bool enlist(const struct tide__pass *pass, struct tide__ticket *ticket, s
         *(t->last ? &t->last->next : &t->first) = p;
         t->last = p;
         t->by_slot[(uint32_t)p->id] = p;
-        if (p->fiber) {
-            tide__program_order_begin(p);
-        }
         if (r->node == self) { /* tide__pass_pull reads it without the lock */
             atomic_fetch_add_explicit(&table->self_sent, 1, memory_order_relaxed);
         }

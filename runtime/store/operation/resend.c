@@ -12,9 +12,7 @@
 /* Lock held. */
 static bool is_affected(const struct tide__pending *p, const uint64_t *moved, uint16_t node) {
     for (uint32_t i = 0; i < p->count; i++) {
-        uint64_t key;
-        memcpy(&key, (const char *)p->message->data + p->keys_at + (size_t)i * sizeof key, sizeof key);
-        const uint32_t slot = tide__slot_of(p->table, key);
+        const uint32_t slot = tide__slot_of(p->table, tide__pending_key(p, i));
         if (p->at[i] && ((node && p->at[i] == node) || (moved[slot / 64] >> (slot % 64) & 1))) {
             return true;
         }

@@ -484,7 +484,7 @@ static void read_fresh(struct tide__job *job) {
     size_t count = 0;
     struct answered pushed = {.job = job};
     for (uint32_t i = 0; at && (i = next_answered(&pushed)) != UINT32_MAX;) {
-        if (table->hot->subscribe(job, i) > 0) {
+        if (tide__hot_face(table)->subscribe(job, i) > 0) {
             at[count++] = i;
         }
     }
@@ -531,7 +531,7 @@ static int process(struct tide__job *job) {
                               .misses = &job->misses};
     const bool subscribes = job->flags & TIDE__SUBSCRIBES;
     if (!code && subscribes && job->kind == TIDE__PULL) {
-        code = table->hot->subscribe(job, TIDE__ALL_KEYS);
+        code = tide__hot_face(table)->subscribe(job, TIDE__ALL_KEYS);
     }
     if (!code) {
         code = job->kind == TIDE__PULL ? tide__pass_pull(&pass) : tide__pass_push(&pass);

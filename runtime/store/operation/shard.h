@@ -82,23 +82,15 @@ static inline unsigned tide__job_fields(const struct tide_table *table, uint64_t
 }
 
 static inline uint64_t tide__job_key_at(const struct tide__job *job, size_t i) {
-    uint64_t key;
-    memcpy(&key, job->keys + i * sizeof key, sizeof key);
-    return key;
+    return tide__long_at(job->keys, i);
 }
 
 static inline uint32_t tide__job_term_at(const struct tide__job *job, size_t i) {
-    uint32_t term;
-    memcpy(&term, job->terms + i * sizeof term, sizeof term);
-    return term;
+    return tide__number_at(job->terms, i);
 }
 
 static inline uint32_t tide__job_position_at(const struct tide__job *job, size_t i) {
-    uint32_t position = (uint32_t)i;
-    if (job->positions) {
-        memcpy(&position, job->positions + i * sizeof position, sizeof position);
-    }
-    return position;
+    return tide__position_at(job->positions, i);
 }
 
 /* Reads rows (pull) or widens them (push) into memory of the job. */

@@ -34,12 +34,12 @@ int tide__async_create(struct tide_table *table) {
     }
     memset(a, 0, sizeof *a);
     a->flights_end = &a->flights;
-    table->replicas->async = a;
+    tide__replicas_of(table)->async = a;
     return 0;
 }
 
 void tide__async_destroy(struct tide_table *table) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     if (!a) {
         return;
     }
@@ -66,7 +66,7 @@ static size_t row_bytes(const struct tide_table *table) {
 }
 
 static uint64_t chain_at(const struct tide_table *table, uint32_t slot) {
-    return atomic_load_explicit(&table->replicas->chain[slot], memory_order_relaxed);
+    return atomic_load_explicit(&tide__replicas_of(table)->chain[slot], memory_order_relaxed);
 }
 
 /* ---- lists ---- */
@@ -87,7 +87,7 @@ static int list_grow(struct tide__risk_list *list, uint32_t room) {
 }
 
 static int list_add(struct tide_table *table, struct tide__risk_list *list, uint64_t key) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     int code = 0;
     tide_lock(&list->lock);
     if (list->count == list->capacity) {
@@ -105,20 +105,20 @@ int tide__async_list(struct tide_table *table, uint64_t key, uint64_t *word) {
     if (TIDE_LIKELY(tide__word_seen(*word))) {
         return 0;
     }
-    int code = list_add(table, &table->replicas->async->lists[tide__stripe()], key);
+    int code = list_add(table, &tide__replicas_of(table)->async->lists[tide__stripe()], key);
     *word |= code ? 0 : SEEN_ONE;
     return code;
 }
 
 uint64_t tide__async_going(const struct tide_table *table) {
-    const struct tide__async_replication *a = table->replicas->async;
+    const struct tide__async_replication *a = tide__replicas_of(table)->async;
     /* acquire: pairs with tide__async_regroup, before which the slot got its new route. Of a row
      * that changed since a slot is about to go that is seen too, by the lock of its word. */
     return a ? atomic_load_explicit(&a->going, memory_order_acquire) : 0;
 }
 
 bool tide__async_enter(struct tide_table *table, unsigned *guard) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     *guard = tide__stripe();
     /* sequentially consistent, both: the closer of the table sees this pass, or the pass sees it
      * closed (tide__async_tighten) */
@@ -136,13 +136,13 @@ bool tide__async_enter(struct tide_table *table, unsigned *guard) {
 /* Of rows that are not in flight: those in flight are not faster for more, small shipments behind
  * it. */
 static bool is_half_full(const struct tide_table *table) {
-    const struct tide__async_replication *a = table->replicas->async;
+    const struct tide__async_replication *a = tide__replicas_of(table)->async;
     return atomic_load_explicit(&a->bytes, memory_order_relaxed) >=
            atomic_load_explicit(&a->flying, memory_order_relaxed) + table->options.window_bytes / 2;
 }
 
 void tide__async_leave(struct tide_table *table, unsigned guard) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     atomic_fetch_sub(&a->lists[guard].passing, 1);
     if (is_half_full(table) && !atomic_exchange_explicit(&a->hurried, true, memory_order_relaxed)) {
         (void)tide__store_tell(table->store, tide__store_self(table->store),
@@ -151,7 +151,7 @@ void tide__async_leave(struct tide_table *table, unsigned guard) {
 }
 
 int tide__async_reserve(struct tide_table *table, uint32_t count) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     struct tide__risk_list *list = &a->lists[TIDE__STRIPES];
     tide_lock(&list->lock);
     int code = list->count + count > list->capacity ? list_grow(list, list->count + count) : 0;
@@ -161,7 +161,7 @@ int tide__async_reserve(struct tide_table *table, uint32_t count) {
 
 uint64_t tide__async_note(struct tide_table *table, uint64_t key, uint64_t word) {
     if (!tide__word_seen(word)) {
-        struct tide__async_replication *a = table->replicas->async;
+        struct tide__async_replication *a = tide__replicas_of(table)->async;
         struct tide__risk_list *list = &a->lists[TIDE__STRIPES];
         TIDE_ASSERT(list->count < list->capacity); /* reserved */
         list->keys[list->count++] = key;
@@ -172,7 +172,7 @@ uint64_t tide__async_note(struct tide_table *table, uint64_t key, uint64_t word)
 }
 
 void tide__async_noted(struct tide_table *table) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     if (a->noted) {
         atomic_fetch_add_explicit(&a->bytes, a->noted, memory_order_relaxed);
         a->noted = 0;
@@ -197,7 +197,7 @@ static bool anything_listed(struct tide__async_replication *a) {
 }
 
 static void look_again(struct tide_table *table) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     const uint64_t now = tide_port_now(table->store->port); /* before the lists are looked at */
     if (!a->flights && !anything_listed(a)) {
         a->safe = now;
@@ -217,17 +217,17 @@ static void look_again(struct tide_table *table) {
 /* Between two shipments. The later one must have landed a window after the earlier one left: the
  * longer rows wait, the more pushes to one go as one. What is left is for two ways. */
 static uint64_t period(const struct tide_table *table) {
-    const uint64_t window = table->options.window_ns, way = 2 * table->replicas->async->way;
+    const uint64_t window = table->options.window_ns, way = 2 * tide__replicas_of(table)->async->way;
     return way > window / 2 ? window / 2 : way < window / 8 ? window - window / 8 : window - way;
 }
 
 static void tick_later(struct tide_table *table) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     a->ticking = tide_timer_start(period(table), &a->timer) == 0;
 }
 
 void tide__async_begin(struct tide_table *table) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     const uint64_t now = tide_port_now(table->store->port);
     if (!a->ticking) {
         a->busy_at = now;
@@ -239,7 +239,7 @@ void tide__async_begin(struct tide_table *table) {
 }
 
 bool tide__async_open(struct tide_table *table) {
-    const struct tide__async_replication *a = table->replicas->async;
+    const struct tide__async_replication *a = tide__replicas_of(table)->async;
     return TIDE_MUTANT(window_unbounded) ||
            (tide_port_now(table->store->port) < atomic_load(&a->until) &&
             atomic_load_explicit(&a->bytes, memory_order_relaxed) < table->options.window_bytes);
@@ -256,12 +256,12 @@ static bool close_passes(struct tide__async_replication *a) {
 }
 
 bool tide__async_goes(const struct tide_table *table, uint32_t slot) {
-    const struct tide__async_replication *a = table->replicas->async;
+    const struct tide__async_replication *a = tide__replicas_of(table)->async;
     return a->tight[slot] && !TIDE_MUTANT(window_shows_ahead);
 }
 
 bool tide__async_tighten(struct tide_table *table, uint32_t slot) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     if (TIDE_MUTANT(window_leaves_open)) {
         return true;
     }
@@ -277,7 +277,7 @@ bool tide__async_tighten(struct tide_table *table, uint32_t slot) {
 }
 
 void tide__async_regroup(struct tide_table *table, uint32_t slot, bool goes) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     if (a->tight[slot]) {
         a->tight[slot] = false;
         atomic_fetch_sub_explicit(&a->going, 1, memory_order_release); /* see tide__async_going */
@@ -319,7 +319,7 @@ static size_t gather(struct tide__async_replication *a, bool *whole) {
 /* Slots of one chain one behind the other: what is shipped together goes one way. Where a chain has
  * changed since, or memory was short, more messages go than need be. */
 static void order_slots(struct tide_table *table) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     uint64_t *places = tide_alloc(TIDE_SLOT_COUNT * sizeof *places);
     for (uint32_t s = 0; places && s < TIDE_SLOT_COUNT; s++) {
         places[s] = (chain_at(table, s) & UINT32_MAX) * TIDE_SLOT_COUNT + s;
@@ -340,7 +340,7 @@ static uint16_t first_copy(const struct tide_table *table, uint32_t slot) {
 
 /* Those of a slot together: `sorted`, and where each slot ends in `ends`. How many slots. */
 static uint32_t group(struct tide_table *table, size_t count) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     uint32_t slots = 0, at = 0;
     if (!a->ordered) {
         order_slots(table);
@@ -385,7 +385,7 @@ static bool take_row(struct tide_table *table, const struct tide__rows *rows, si
 }
 
 void tide__async_give_up(struct tide_table *table, const uint64_t *keys, size_t count) {
-    struct tide__replicas *replicas = table->replicas;
+    struct tide__replicas *replicas = tide__replicas_of(table);
     tide__replicas_mark(replicas);
     for (size_t i = 0; i < count; i++) {
         struct tide__rows rows;
@@ -402,7 +402,7 @@ void tide__async_give_up(struct tide_table *table, const uint64_t *keys, size_t 
 
 /* `count` keys, of whole slots. */
 static int ship_part(struct tide_table *table, const uint64_t *keys, size_t count, struct tide__wait *wait) {
-    struct tide__replicas *replicas = table->replicas;
+    struct tide__replicas *replicas = tide__replicas_of(table);
     const size_t bytes = row_bytes(table), ids = tide__dedup_untold(table);
     struct tide__repl all = {.table = table,
                              .wait = wait,
@@ -440,7 +440,7 @@ static int ship_part(struct tide_table *table, const uint64_t *keys, size_t coun
 }
 
 static void ship_or_give_up(struct tide_table *table, const uint64_t *keys, size_t count) {
-    if (ship_part(table, keys, count, table->replicas->async->ships)) {
+    if (ship_part(table, keys, count, tide__replicas_of(table)->async->ships)) {
         tide__async_give_up(table, keys, count);
     }
 }
@@ -448,7 +448,7 @@ static void ship_or_give_up(struct tide_table *table, const uint64_t *keys, size
 /* The next part of the shipment in flight. A slot's rows go in one message, with the ids of
  * what has changed them. */
 static void next_part(struct tide_table *table) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     const size_t most = TIDE_BUGGIFY(window_in_parts) ? 1 : tide_limit(store_window_part_bytes) / row_bytes(table) + 1,
                  first = a->shipped;
     const uint16_t copy = first_copy(table, a->slots[a->slot_at]);
@@ -460,7 +460,7 @@ static void next_part(struct tide_table *table) {
 }
 
 static void shipped(struct tide_table *table) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     struct tide__wait *wait = a->ships;
     const bool whole = wait->flight->whole;
     a->ships = NULL;
@@ -476,7 +476,7 @@ static void shipped(struct tide_table *table) {
 /* A part a turn of the loop, so that it leaves before the next is made: no thread waits for all of
  * them, and what is sent is in the caches still. */
 static void ship_on(struct tide_table *table) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     bool more = a->slot_at < a->slot_count;
     if (more) {
         next_part(table);
@@ -494,7 +494,7 @@ static void ship_on(struct tide_table *table) {
 
 /* All that is listed, at once. */
 static void ship_all(struct tide_table *table) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     for (int times = 0; times < 2 && (a->ships || anything_listed(a)); times++) {
         if (!a->ships) {
             tide__async_ship(table);
@@ -510,7 +510,7 @@ static void ship_all(struct tide_table *table) {
 }
 
 void tide__async_ship(struct tide_table *table) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     const uint64_t bytes = atomic_load_explicit(&a->bytes, memory_order_relaxed);
     if (a->ships) {
         return; /* what is listed now goes behind that */
@@ -547,7 +547,7 @@ void tide__async_ship(struct tide_table *table) {
 }
 
 void tide__async_wait(struct tide_table *table, struct tide__wait *wait) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     wait->losses = a->losses;
     wait->next = a->waits;
     a->waits = wait;
@@ -565,7 +565,7 @@ static void waits_again(struct tide__async_replication *a, struct tide__wait *wa
 }
 
 void tide__async_landed(struct tide_table *table, struct tide__flight *flight) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     const uint64_t way = tide_port_now(table->store->port) - flight->at, known = a->way - a->way / WAY_FORGOTTEN;
     a->way = way > known ? way : known;
     atomic_fetch_sub_explicit(&a->flying, flight->bytes, memory_order_relaxed);
@@ -593,7 +593,7 @@ void tide__async_landed(struct tide_table *table, struct tide__flight *flight) {
 }
 
 static void tick(struct tide_table *table) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     const uint64_t now = tide_port_now(table->store->port);
     const bool busy = anything_listed(a) || a->waits;
     a->busy_at = busy || a->flights ? now : a->busy_at;
@@ -613,7 +613,7 @@ bool tide__async_timer(struct tide_store *store, uint64_t timer) {
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_at(store, id);
-        struct tide__async_replication *a = table && table->replicas ? table->replicas->async : NULL;
+        struct tide__async_replication *a = table && tide__replicas_of(table) ? tide__replicas_of(table)->async : NULL;
         if (a && a->ships && a->ship_timer == timer) {
             ship_on(table);
             return true;
@@ -627,6 +627,6 @@ bool tide__async_timer(struct tide_store *store, uint64_t timer) {
 }
 
 bool tide__async_idle(const struct tide_table *table) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     return !a || (!anything_listed(a) && !a->waits && !a->flights && !a->ships);
 }

@@ -121,7 +121,7 @@ static struct tide_table *read_repl(struct tide_store *store, struct tide__incom
         return NULL;
     }
     m->rows = tide_read_nil(r) ? NULL : tide_read_binary(r, &bytes);
-    if (r->error || !table || !table->replicas || keys == 0 || keys > UINT32_MAX / 2 || numbers != keys ||
+    if (r->error || !table || !tide__replicas_of(table) || keys == 0 || keys > UINT32_MAX / 2 || numbers != keys ||
         versions != keys || kind > TIDE__REPL_JOIN || home >= TIDE__NODES || origin >= TIDE__NODES) {
         return NULL;
     }
@@ -178,7 +178,7 @@ static int row_apply(struct tide_table *table, const struct tide__rows *rows, si
 
 /* May this node's copy of the slot follow the sender? */
 static bool is_current(const struct tide_table *table, uint32_t slot, uint32_t version) {
-    const struct tide__replicas *replicas = table->replicas;
+    const struct tide__replicas *replicas = tide__replicas_of(table);
     uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
     if (TIDE_MUTANT(no_fence)) {
         return true;
@@ -189,7 +189,7 @@ static bool is_current(const struct tide_table *table, uint32_t slot, uint32_t v
 enum verdict { REFUSED, HERE, NEXT };
 
 static enum verdict judge(struct tide_table *table, const struct tide__repl_message *m, uint32_t i, uint32_t slot) {
-    struct tide__copied_slot *s = &table->replicas->slots[slot];
+    struct tide__copied_slot *s = &tide__replicas_of(table)->slots[slot];
     const uint64_t number = tide__long_at(m->numbers, i);
     const uint32_t version = tide__number_at(m->versions, i);
     if (!is_current(table, slot, version) || !s->held) {
@@ -211,7 +211,7 @@ static enum verdict judge(struct tide_table *table, const struct tide__repl_mess
 
 /* The ids of what has changed rows that are applied now (NEXT). */
 static void take_ids(struct tide_table *table, const struct tide__repl_message *m) {
-    const struct tide__replicas *replicas = table->replicas;
+    const struct tide__replicas *replicas = tide__replicas_of(table);
     for (uint32_t i = 0; i < m->low_count; i++) {
         tide__dedup_low(table->store, (uint16_t)tide__long_at(m->lows, 2 * (size_t)i),
                         tide__long_at(m->lows, 2 * (size_t)i + 1));
@@ -235,8 +235,8 @@ static void take_ids(struct tide_table *table, const struct tide__repl_message *
 static bool apply_one(struct tide_table *table, const struct tide__repl_message *m, uint32_t i,
                       const struct tide__rows *rows, size_t j, const uint8_t *delta) {
     const uint32_t slot = rows->slots[j];
-    struct tide__copied_slot *s = &table->replicas->slots[slot];
-    if (tide__replicas_first(table->replicas, slot)) { /* the slot's part goes together */
+    struct tide__copied_slot *s = &tide__replicas_of(table)->slots[slot];
+    if (tide__replicas_first(tide__replicas_of(table), slot)) { /* the slot's part goes together */
         s->marked = (uint8_t)judge(table, m, i, slot);
         if (s->marked == NEXT) {
             s->number++;
@@ -259,7 +259,7 @@ static uint32_t apply(struct tide_table *table, const struct tide__repl_message 
     const size_t bytes = (m->kind == TIDE__REPL_PUSH ? table->width : table->row_floats) * sizeof(float);
     struct tide__rows rows;
     uint32_t count = 0;
-    tide__replicas_mark(table->replicas);
+    tide__replicas_mark(tide__replicas_of(table));
     for (uint32_t i = 0; i < m->count; i += (uint32_t)rows.count) {
         tide__rows_ahead(table, m->keys + i * sizeof(uint64_t), NULL, m->count - i, false, &rows);
         for (uint32_t j = 0; j < rows.count; j++) {
@@ -276,7 +276,7 @@ static uint32_t apply(struct tide_table *table, const struct tide__repl_message 
 
 /* Barriers and joiners: which of its slots follow the sender. */
 static uint32_t look(struct tide_table *table, const struct tide__repl_message *m, uint32_t *taken) {
-    struct tide__replicas *replicas = table->replicas;
+    struct tide__replicas *replicas = tide__replicas_of(table);
     uint32_t count = 0;
     tide__replicas_mark(replicas);
     for (uint32_t i = 0; i < m->count; i++) {
@@ -374,7 +374,7 @@ struct parts {
 static int part_send(struct parts *p, bool last) {
     struct tide_table *table = p->table;
     struct tide_writer w;
-    const struct tide__copied_slot *s = &table->replicas->slots[p->slot];
+    const struct tide__copied_slot *s = &tide__replicas_of(table)->slots[p->slot];
     size_t ids;
     uint64_t *pairs = tide__dedup_list(table, p->slot, &ids);
     tide_writer_init(&w, NULL, 0);
@@ -440,8 +440,8 @@ static int let_go(void *arg, uint64_t key, uint64_t word, const float *row) {
 void tide__replica_drop(struct tide_table *table, uint32_t slot) {
     (void)tide__slot_drain(table, slot, let_go, NULL); /* another node has the rows */
     tide__dedup_drop(table, slot);
-    table->replicas->slots[slot].held = false;
-    table->replicas->slots[slot].number = 0;
+    tide__replicas_of(table)->slots[slot].held = false;
+    tide__replicas_of(table)->slots[slot].number = 0;
 }
 
 void tide__replica_fail(struct tide_table *table, uint32_t slot, uint16_t node) {
@@ -452,7 +452,7 @@ void tide__replica_fail(struct tide_table *table, uint32_t slot, uint16_t node) 
              (unsigned)node, tide_error_message());
     if (node == self) { /* nothing comes here any more that would drop the rows later */
         tide__replica_drop(table, slot);
-        table->replicas->slots[slot].arriving = false;
+        tide__replicas_of(table)->slots[slot].arriving = false;
     }
     tide__move_send(store, tide_net_controller(store->net), TIDE__OP_COPY_FAILED, table->id, table->slot_versions[slot],
                     node, &slot, 1, NULL, 0);
@@ -464,7 +464,7 @@ int tide__replica_snapshot(struct tide_store *store, struct tide__incoming *in) 
     const uint32_t slot = m->slot, version = m->version;
     const uint8_t *keys = m->keys.at, *rows = m->rows.at;
     const size_t count = m->keys.count;
-    bool good = table && table->replicas && slot < TIDE_SLOT_COUNT && m->rows.count % table->row_floats == 0 &&
+    bool good = table && tide__replicas_of(table) && slot < TIDE_SLOT_COUNT && m->rows.count % table->row_floats == 0 &&
                 m->rows.count / table->row_floats == count;
     for (size_t i = 0; i < count && good; i++) {
         uint64_t key = tide__long_at(keys, i);
@@ -474,7 +474,7 @@ int tide__replica_snapshot(struct tide_store *store, struct tide__incoming *in) 
     if (!good) {
         return TIDE_EPROTO;
     }
-    struct tide__replicas *replicas = table->replicas;
+    struct tide__replicas *replicas = tide__replicas_of(table);
     if (!is_current(table, slot, version) || version < table->slot_versions[slot]) {
         return 0;
     }

@@ -32,12 +32,12 @@ struct tide__dedup {
 };
 
 int tide__dedup_create(struct tide_table *table) {
-    table->replicas->dedup = tide_alloc_zero(1, sizeof *table->replicas->dedup);
-    return table->replicas->dedup ? 0 : TIDE_ENOMEM;
+    tide__replicas_of(table)->dedup = tide_alloc_zero(1, sizeof *tide__replicas_of(table)->dedup);
+    return tide__replicas_of(table)->dedup ? 0 : TIDE_ENOMEM;
 }
 
 void tide__dedup_destroy(struct tide_table *table) {
-    struct tide__dedup *r = table->replicas->dedup;
+    struct tide__dedup *r = tide__replicas_of(table)->dedup;
     if (r) {
         tide_free(r->entries);
         tide_free(r->slots);
@@ -63,7 +63,7 @@ static bool is_live(const struct tide_table *table, const struct entry *e) {
 
 /* Drops what cannot come again, or was forgotten. */
 static void compact(struct tide_table *table) {
-    struct tide__dedup *r = table->replicas->dedup;
+    struct tide__dedup *r = tide__replicas_of(table)->dedup;
     uint32_t kept = 0, slots = 0, untold = 0, telling = 0;
     for (uint32_t i = 0; i < r->count; i++) {
         struct entry e = r->entries[i];
@@ -119,7 +119,7 @@ static int origin_reserve(struct tide__dedup *r, uint16_t origin) {
 }
 
 int tide__dedup_reserve(struct tide_table *table, uint16_t origin, uint32_t entries, uint32_t slots) {
-    struct tide__dedup *r = table->replicas->dedup;
+    struct tide__dedup *r = tide__replicas_of(table)->dedup;
     int code = origin_reserve(r, origin);
     if (!code && (r->count + entries > r->room || r->slot_count + slots > r->slot_room)) {
         compact(table);
@@ -134,7 +134,7 @@ int tide__dedup_reserve(struct tide_table *table, uint16_t origin, uint32_t entr
 }
 
 void tide__dedup_add(struct tide_table *table, uint32_t slot, uint16_t origin, uint64_t sequence) {
-    struct tide__dedup *r = table->replicas->dedup;
+    struct tide__dedup *r = tide__replicas_of(table)->dedup;
     struct entry *last = r->count ? &r->entries[r->count - 1] : NULL;
     TIDE_ASSERT(origin < r->origins && r->slot_count < r->slot_room);
     if (!last || last->origin != origin || last->sequence != sequence || last->count == TIDE_SLOT_COUNT ||
@@ -150,7 +150,7 @@ void tide__dedup_add(struct tide_table *table, uint32_t slot, uint16_t origin, u
 }
 
 enum tide__id_state tide__dedup_look(struct tide_table *table, uint16_t origin, uint64_t sequence) {
-    struct tide__replicas *replicas = table->replicas;
+    struct tide__replicas *replicas = tide__replicas_of(table);
     const struct tide__dedup *r = replicas->dedup;
     enum tide__id_state state = TIDE__ID_FRESH;
     tide__replicas_mark(replicas);
@@ -178,12 +178,12 @@ enum tide__id_state tide__dedup_look(struct tide_table *table, uint16_t origin, 
 /* ---- with rows ---- */
 
 uint32_t tide__dedup_untold(const struct tide_table *table) {
-    const struct tide__dedup *r = table->replicas->dedup;
+    const struct tide__dedup *r = tide__replicas_of(table)->dedup;
     return r->untold < r->count ? r->slot_count - r->entries[r->untold].first : 0;
 }
 
 uint32_t tide__dedup_tell(const struct tide_table *table, uint64_t *out) {
-    const struct tide__replicas *replicas = table->replicas;
+    const struct tide__replicas *replicas = tide__replicas_of(table);
     const struct tide__dedup *r = replicas->dedup;
     uint32_t count = 0;
     for (uint32_t i = r->untold; i < r->count && !TIDE_MUTANT(window_ids_stay); i++) {
@@ -202,11 +202,11 @@ uint32_t tide__dedup_tell(const struct tide_table *table, uint64_t *out) {
 }
 
 void tide__dedup_telling(struct tide_table *table) {
-    table->replicas->dedup->telling = table->replicas->dedup->count;
+    tide__replicas_of(table)->dedup->telling = tide__replicas_of(table)->dedup->count;
 }
 
 void tide__dedup_told(struct tide_table *table) {
-    struct tide__dedup *r = table->replicas->dedup;
+    struct tide__dedup *r = tide__replicas_of(table)->dedup;
     r->untold = TIDE_MUTANT(window_told_early) ? r->count : r->telling;
 }
 
@@ -219,7 +219,7 @@ static bool has_slot(const struct tide__dedup *r, const struct entry *e, uint32_
 }
 
 uint64_t *tide__dedup_list(const struct tide_table *table, uint32_t slot, size_t *count) {
-    const struct tide__dedup *r = table->replicas->dedup;
+    const struct tide__dedup *r = tide__replicas_of(table)->dedup;
     size_t found = 0;
     for (uint32_t i = r->forgot[slot]; i < r->count; i++) {
         found += is_live(table, &r->entries[i]) && has_slot(r, &r->entries[i], slot);
@@ -282,7 +282,7 @@ uint64_t *tide__dedup_lows(const struct tide_store *store, uint32_t *count) {
 }
 
 void tide__dedup_drop(struct tide_table *table, uint32_t slot) {
-    struct tide__dedup *r = table->replicas->dedup;
+    struct tide__dedup *r = tide__replicas_of(table)->dedup;
     r->forgot[slot] = TIDE_MUTANT(ids_not_forgotten) ? 0 : r->count;
     r->forgets |= r->count > 0;
 }

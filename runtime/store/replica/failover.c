@@ -122,7 +122,7 @@ static bool read_change(struct tide_store *store, struct tide__incoming *in, str
     c->homes = m->homes.at;
     c->chains = m->chains.at;
     c->versions = m->versions.at;
-    if (!c->table || !c->table->replicas || m->cause >= TIDE__NODES || !tide__are_slots(&m->slots) ||
+    if (!c->table || !tide__replicas_of(c->table) || m->cause >= TIDE__NODES || !tide__are_slots(&m->slots) ||
         m->homes.count != c->count || m->chains.count != c->count || m->versions.count != c->count) {
         return false;
     }
@@ -148,7 +148,7 @@ static void note_deposed(struct change *c, uint16_t home) {
 /* A slot that this node has a copy of gets another home. */
 static void succeeds(struct change *c, uint32_t slot, uint16_t old_home, bool takes_over) {
     TIDE_SOMETIMES(slot_has_a_new_home);
-    struct tide__replicas *replicas = c->table->replicas;
+    struct tide__replicas *replicas = tide__replicas_of(c->table);
     const uint64_t over = tide__lease_over(c->table->store, old_home);
     if (!takes_over && TIDE_MUTANT(last_home_alone)) {
         return;
@@ -173,7 +173,7 @@ static bool is_mine(const struct tide_table *table, uint32_t slot) {
 /* One slot, under the pending lock. */
 static void change_slot(struct change *c, uint32_t slot, uint16_t home, uint64_t chain, uint32_t version) {
     struct tide_table *table = c->table;
-    struct tide__replicas *replicas = table->replicas;
+    struct tide__replicas *replicas = tide__replicas_of(table);
     const uint16_t self = tide__store_self(table->store);
     const uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
     const uint16_t old_home = tide__route_home(route);
@@ -220,7 +220,7 @@ static void apply(struct change *c) {
             const bool was_mine = is_mine(table, slot);
             change_slot(c, slot, (uint16_t)tide__number_at(c->homes, i), tide__long_at(c->chains, i), version);
             tide__raise_version(table, version);
-            if (table->replicas->async) {
+            if (tide__replicas_of(table)->async) {
                 tide__async_regroup(table, slot, was_mine && !is_mine(table, slot));
             }
         }
@@ -229,11 +229,11 @@ static void apply(struct change *c) {
     for (size_t i = 0; i < c->count; i++) {
         const uint32_t s = tide__number_at(c->slots, i);
         uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
-        uint64_t chain = atomic_load_explicit(&table->replicas->chain[s], memory_order_relaxed);
+        uint64_t chain = atomic_load_explicit(&tide__replicas_of(table)->chain[s], memory_order_relaxed);
         /* A joiner may have been notified of the group by its home first. */
         bool member = (route & TIDE__MINE) || tide__chain_has(chain, self) ||
-                      table->replicas->slots[s].fence >= table->slot_versions[s];
-        if ((c->changed[s / 64] >> (s % 64) & 1) && table->replicas->slots[s].held && !member) {
+                      tide__replicas_of(table)->slots[s].fence >= table->slot_versions[s];
+        if ((c->changed[s / 64] >> (s % 64) & 1) && tide__replicas_of(table)->slots[s].held && !member) {
             tide__replica_drop(table, s);
         }
     }
@@ -243,7 +243,7 @@ static void apply(struct change *c) {
  */
 static void report_missing(const struct change *c) {
     struct tide_table *table = c->table;
-    const struct tide__replicas *replicas = table->replicas;
+    const struct tide__replicas *replicas = tide__replicas_of(table);
     const uint16_t self = tide__store_self(table->store);
     for (size_t i = 0; i < c->count; i++) {
         const uint32_t slot = tide__number_at(c->slots, i), version = tide__number_at(c->versions, i);

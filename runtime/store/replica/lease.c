@@ -17,7 +17,7 @@
 uint64_t tide__lease_deadline(const struct tide_table *table, uint32_t slot) {
     const struct tide__replication *r = table->store->replication;
     /* relaxed: an added node can take over only after rows that are read now were sent to it */
-    uint64_t chain = atomic_load_explicit(&table->replicas->chain[slot], memory_order_relaxed);
+    uint64_t chain = atomic_load_explicit(&tide__replicas_of(table)->chain[slot], memory_order_relaxed);
     uint64_t deadline = TIDE_NEVER;
     if (TIDE_MUTANT(lease_ignored)) {
         return TIDE_NEVER;
@@ -33,19 +33,19 @@ uint64_t tide__lease_deadline(const struct tide_table *table, uint32_t slot) {
 /* ---- lenders ---- */
 
 void tide__lenders_changed(struct tide_table *table) {
-    table->replicas->lenders.known = false;
+    tide__replicas_of(table)->lenders.known = false;
 }
 
 /* Looking at all slots takes long, and is asked for ten times a second: only when they changed. */
 const struct tide__lenders *tide__lenders(struct tide_table *table) {
-    struct tide__lenders *lenders = &table->replicas->lenders;
+    struct tide__lenders *lenders = &tide__replicas_of(table)->lenders;
     if (lenders->known) {
         return lenders;
     }
     *lenders = (struct tide__lenders){.known = true};
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
         uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
-        uint64_t chain = atomic_load_explicit(&table->replicas->chain[s], memory_order_relaxed);
+        uint64_t chain = atomic_load_explicit(&tide__replicas_of(table)->chain[s], memory_order_relaxed);
         for (; (route & TIDE__MINE) && chain; chain >>= 16) {
             const uint32_t node = (uint16_t)chain % TIDE__NODES, word = node / 64;
             lenders->nodes[word] |= UINT64_C(1) << (node % 64);
@@ -77,7 +77,7 @@ void tide__lease_ask(struct tide_store *store) {
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_at(store, id);
-        const struct tide__lenders *lenders = table && table->replicas ? tide__lenders(table) : NULL;
+        const struct tide__lenders *lenders = table && tide__replicas_of(table) ? tide__lenders(table) : NULL;
         for (uint32_t w = 0; lenders && w < lenders->words; w++) {
             wanted[w] |= lenders->nodes[w];
         }
@@ -141,7 +141,7 @@ void tide__lease_beat(struct tide_store *store) {
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count; id++) {
         struct tide_table *table = tide__table_at(store, id);
-        if (table && table->replicas) {
+        if (table && tide__replicas_of(table)) {
             tide__replicas_advance(table);
         }
     }

@@ -48,7 +48,7 @@ void tide__rows_ahead(struct tide_table *table, const uint8_t *keys, const uint3
         out->words[j] = NULL;
         __builtin_prefetch(&table->slots[out->slots[j]]);
         if (!words_only) {
-            __builtin_prefetch(&table->replicas->slots[out->slots[j]], 1);
+            __builtin_prefetch(&tide__replicas_of(table)->slots[out->slots[j]], 1);
         }
     }
     if (table->options.keys == TIDE_KEYS_HASHED) {

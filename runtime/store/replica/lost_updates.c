@@ -23,7 +23,7 @@ static struct tide__risk_peer *peer_of(struct tide__async_replication *a, uint16
 }
 
 bool tide__lost_updates_given(struct tide_table *table, uint16_t origin, size_t count) {
-    struct tide__risk_peer *peer = peer_of(table->replicas->async, origin);
+    struct tide__risk_peer *peer = peer_of(tide__replicas_of(table)->async, origin);
     if (peer) { /* else it is not counted */
         peer->given += count;
     }
@@ -31,7 +31,7 @@ bool tide__lost_updates_given(struct tide_table *table, uint16_t origin, size_t 
 }
 
 void tide__lost_updates_taken(struct tide_table *table, uint16_t home, size_t count) {
-    struct tide__risk_peer *peer = peer_of(table->replicas->async, home);
+    struct tide__risk_peer *peer = peer_of(tide__replicas_of(table)->async, home);
     if (peer) {
         peer->taken += count;
     }
@@ -57,7 +57,7 @@ void tide__lost_updates_all_safe(struct tide__async_replication *a) {
 }
 
 void tide__lost_updates_tell(struct tide_table *table) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     for (size_t i = 1; i < a->peer_count; i++) {
         struct tide__risk_peer *peer = &a->peers[i];
         if (peer->told != peer->given_safe) {
@@ -77,14 +77,14 @@ void tide__lost_updates_tell(struct tide_table *table) {
 int tide__lost_updates_safe(struct tide_store *store, struct tide__incoming *in) {
     const uint16_t from = in->from;
     struct tide_table *table = tide__incoming_table(store, in, in->as.SAFE.table);
-    if (!table || !table->replicas || !table->replicas->async) {
+    if (!table || !tide__replicas_of(table) || !tide__replicas_of(table)->async) {
         return TIDE_EPROTO;
     }
     if (from == tide__store_self(store)) {
         tide__async_ship(table);
         return 0;
     }
-    struct tide__risk_peer *peer = peer_of(table->replicas->async, from);
+    struct tide__risk_peer *peer = peer_of(tide__replicas_of(table)->async, from);
     if (peer) {
         peer->taken_safe = in->as.SAFE.pushes;
     }
@@ -92,7 +92,7 @@ int tide__lost_updates_safe(struct tide_store *store, struct tide__incoming *in)
 }
 
 static void bury(struct tide_table *table, uint16_t node) {
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     const struct tide__risk_peer *peer = &a->peers[node];
     const uint64_t gone = peer->taken > peer->taken_safe ? peer->taken - peer->taken_safe : 0;
     char name[96];
@@ -111,7 +111,7 @@ void tide__lost_updates_member(struct tide_store *store, const struct tide_membe
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count && (dead || left); id++) {
         struct tide_table *table = tide__table_at(store, id);
-        struct tide__async_replication *a = table && table->replicas ? table->replicas->async : NULL;
+        struct tide__async_replication *a = table && tide__replicas_of(table) ? tide__replicas_of(table)->async : NULL;
         if (a && member->id < a->peer_count) {
             if (dead && member->id != tide__store_self(store)) {
                 bury(table, member->id);
@@ -122,7 +122,7 @@ void tide__lost_updates_member(struct tide_store *store, const struct tide_membe
 }
 
 void tide__lost_updates_stats(struct tide_table *table, struct tide_table_stats *out) {
-    struct tide__async_replication *a = table->replicas ? table->replicas->async : NULL;
+    struct tide__async_replication *a = tide__replicas_of(table) ? tide__replicas_of(table)->async : NULL;
     if (a) {
         out->unreplicated = atomic_load_explicit(&a->bytes, memory_order_relaxed);
         out->unreplicated_most = atomic_load_explicit(&a->bytes_most, memory_order_relaxed);

@@ -25,10 +25,10 @@ static void order_free(struct tide__rebuild *order) {
 }
 
 void tide__rebuild_release(struct tide_table *table) {
-    while (table->replicas->rebuilds) {
-        struct tide__rebuild *next = table->replicas->rebuilds->next;
-        order_free(table->replicas->rebuilds);
-        table->replicas->rebuilds = next;
+    while (tide__replicas_of(table)->rebuilds) {
+        struct tide__rebuild *next = tide__replicas_of(table)->rebuilds->next;
+        order_free(tide__replicas_of(table)->rebuilds);
+        tide__replicas_of(table)->rebuilds = next;
     }
 }
 
@@ -50,7 +50,7 @@ static void report(struct tide_table *table, struct tide__rebuild *order) {
 
 static void chain_set(struct tide_table *table, uint32_t slot, uint64_t chain) {
     tide__routes_begin(table); /* messages are put together by it */
-    atomic_store_explicit(&table->replicas->chain[slot], chain, memory_order_relaxed);
+    atomic_store_explicit(&tide__replicas_of(table)->chain[slot], chain, memory_order_relaxed);
     tide__routes_end(table);
     tide__lenders_changed(table);
 }
@@ -58,7 +58,7 @@ static void chain_set(struct tide_table *table, uint32_t slot, uint64_t chain) {
 /* 1: in progress; 0: nothing is to be done; ENOMEM, EBUSY: not yet. */
 static int join(struct tide_table *table, const struct tide__rebuild *order, uint32_t slot) {
     TIDE_SOMETIMES(copy_made_again);
-    struct tide__replicas *replicas = table->replicas;
+    struct tide__replicas *replicas = tide__replicas_of(table);
     uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
     uint64_t chain = atomic_load_explicit(&replicas->chain[slot], memory_order_relaxed);
     if (!(route & TIDE__MINE) || table->slot_versions[slot] > order->version) {
@@ -103,7 +103,7 @@ static bool pauses(const struct tide_table *table, const struct tide__rebuild *o
 static uint32_t begin_some(struct tide_table *table, struct tide__rebuild *order, uint32_t room) {
     uint32_t begun = 0;
     while (order->at < order->count && begun < room) {
-        if (table->replicas->slots[order->slots[order->at]].opening != TIDE__OPEN) {
+        if (tide__replicas_of(table)->slots[order->slots[order->at]].opening != TIDE__OPEN) {
             break; /* not ours to give yet */
         }
         const uint32_t i = order->at;
@@ -122,7 +122,7 @@ static uint32_t begin_some(struct tide_table *table, struct tide__rebuild *order
 /* Orders do not wait for each other: what a round of answers leads to is many that name a few slots
  * each, and a round trip for each of them would be long. */
 void tide__rebuild_advance(struct tide_table *table) {
-    struct tide__rebuild **at = &table->replicas->rebuilds, *order;
+    struct tide__rebuild **at = &tide__replicas_of(table)->rebuilds, *order;
     uint32_t under_way = 0, most = in_flight_max(table);
     for (order = *at; order; order = order->next) {
         under_way += order->in_flight;
@@ -163,7 +163,7 @@ void tide__rebuild_order(struct tide_table *table, uint32_t version, uint16_t no
     order->count = (uint32_t)count;
     order->states = states;
     memcpy(order->slots, slots, count * sizeof order->slots[0]);
-    struct tide__rebuild **end = &table->replicas->rebuilds;
+    struct tide__rebuild **end = &tide__replicas_of(table)->rebuilds;
     while (*end) {
         end = &(*end)->next;
     }
@@ -172,7 +172,7 @@ void tide__rebuild_order(struct tide_table *table, uint32_t version, uint16_t no
 }
 
 void tide__rebuild_joined(struct tide_table *table, uint32_t slot) {
-    for (struct tide__rebuild *order = table->replicas->rebuilds; order; order = order->next) {
+    for (struct tide__rebuild *order = tide__replicas_of(table)->rebuilds; order; order = order->next) {
         for (uint32_t i = 0; i < order->at; i++) {
             if (order->slots[i] == slot && order->states[i] == JOINS) {
                 order->states[i] = JOINED;
@@ -186,7 +186,7 @@ void tide__rebuild_joined(struct tide_table *table, uint32_t slot) {
 }
 
 void tide__rebuild_cancel(struct tide_table *table, const uint64_t *changed) {
-    for (struct tide__rebuild *order = table->replicas->rebuilds; order; order = order->next) {
+    for (struct tide__rebuild *order = tide__replicas_of(table)->rebuilds; order; order = order->next) {
         for (uint32_t i = 0; i < order->count; i++) {
             const uint32_t slot = order->slots[i];
             if (!(changed[slot / 64] >> (slot % 64) & 1)) {

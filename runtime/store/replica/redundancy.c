@@ -8,6 +8,7 @@
  * A slot of a table without copies is lost when its home died. Rows that relocate may have been at
  * any node: there a death that this node saw puts every slot in doubt.
  */
+#include "store/adaptive/owner.h"
 #include "store/replica/replica.h"
 #include "tide/stats.h"
 
@@ -41,7 +42,7 @@ static unsigned living_copies(struct tide_store *store, uint16_t home, uint64_t 
 static bool copies_of(struct tide_table *table, uint32_t slot, uint64_t now, struct known known[KNOWN],
                       struct tide_table_health *out) {
     uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
-    uint64_t chain = atomic_load_explicit(&table->replicas->chain[slot], memory_order_relaxed);
+    uint64_t chain = atomic_load_explicit(&tide__replicas_of(table)->chain[slot], memory_order_relaxed);
     if (route & TIDE__LOST) {
         return true;
     }
@@ -57,21 +58,22 @@ void tide__redundancy_death(struct tide_store *store, const struct tide_member *
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count && member->store; id++) {
         struct tide_table *table = tide__table_at(store, id);
-        if (table && table->relocates) {
-            atomic_store_explicit(&table->in_doubt, true, memory_order_relaxed);
+        if (table && tide__owners_of(table)) {
+            atomic_store_explicit(&tide__owners_of(table)->in_doubt, true, memory_order_relaxed);
         }
     }
 }
 
 void tide_table_health(struct tide_table *table, struct tide_table_health *out) {
     struct tide_store *store = table->store;
-    const bool doubt = atomic_load_explicit(&table->in_doubt, memory_order_relaxed);
-    const uint64_t now = table->replicas ? tide_port_now(store->port) : 0;
+    struct tide__owners *owners = tide__owners_of(table);
+    const bool doubt = owners && atomic_load_explicit(&owners->in_doubt, memory_order_relaxed);
+    const uint64_t now = tide__replicas_of(table) ? tide_port_now(store->port) : 0;
     struct known known[KNOWN] = {{0}}; /* 0 is no node */
     *out = (struct tide_table_health){.durability = table->options.durability, .leases_ok = true};
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
         uint16_t home = tide__route_home(atomic_load_explicit(&table->slots[s].route, memory_order_relaxed));
-        const bool lost = table->replicas ? copies_of(table, s, now, known, out) : is_dead(store, home, known);
+        const bool lost = tide__replicas_of(table) ? copies_of(table, s, now, known, out) : is_dead(store, home, known);
         if (lost || doubt) {
             out->lost[s / 64] |= UINT64_C(1) << (s % 64);
             out->lost_count++;

@@ -19,30 +19,30 @@ int tide__replicas_init(struct tide_table *table, const uint64_t *chains) {
     if (!store->replication) {
         store->replication = tide_alloc_zero(1, sizeof *store->replication);
     }
-    table->replicas = store->replication ? tide_alloc_zero(1, sizeof *table->replicas) : NULL;
-    if (!table->replicas) {
+    table->parts[TIDE__PART_REPLICAS] =
+        store->replication ? tide_alloc_zero(1, sizeof *tide__replicas_of(table)) : NULL;
+    if (!tide__replicas_of(table)) {
         return tide_fail(TIDE_ENOMEM, "no memory for the copies of table '%s'", table->name);
     }
     store->replication->first = store->replication->first ? store->replication->first : 1;
     store->replication->next = store->replication->next ? store->replication->next : 1;
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
         uint32_t route = atomic_load_explicit(&table->slots[s].route, memory_order_relaxed);
-        atomic_init(&table->replicas->chain[s], chains ? chains[s] : 0);
+        atomic_init(&tide__replicas_of(table)->chain[s], chains ? chains[s] : 0);
         if (chains && chains[s] == TIDE__LOST_CHAIN) { /* this node joins after that */
             tide__route_set(table, s, tide__route_home(route) | TIDE__LOST);
             continue;
         }
-        table->replicas->slots[s].held = (route & TIDE__MINE) || (chains && tide__chain_has(chains[s], self));
+        tide__replicas_of(table)->slots[s].held = (route & TIDE__MINE) || (chains && tide__chain_has(chains[s], self));
     }
-    table->chains = table->replicas->chain;
     int code = tide__dedup_create(table);
     if (!code && table->options.durability == TIDE_DURABLE_WINDOW) {
         code = tide__async_create(table);
     }
     if (code) {
         tide__dedup_destroy(table);
-        tide_free(table->replicas);
-        table->replicas = NULL;
+        tide_free(tide__replicas_of(table));
+        table->parts[TIDE__PART_REPLICAS] = NULL;
     }
     return code;
 }
@@ -61,7 +61,7 @@ static void wait_drop(struct tide__wait *wait) {
 }
 
 void tide__replicas_deinit(struct tide_table *table) {
-    struct tide__replicas *replicas = table->replicas;
+    struct tide__replicas *replicas = tide__replicas_of(table);
     if (replicas) {
         tide__dedup_destroy(table);
         tide__rebuild_release(table);
@@ -72,7 +72,7 @@ void tide__replicas_deinit(struct tide_table *table) {
 
 bool tide__replicas_idle(const struct tide_table *table) {
     const struct tide__replication *r = table->store->replication;
-    if (!table->replicas) {
+    if (!tide__replicas_of(table)) {
         return true;
     }
     for (uint64_t token = r ? r->first : 0; r && token < r->next; token++) {
@@ -81,7 +81,7 @@ bool tide__replicas_idle(const struct tide_table *table) {
             return false;
         }
     }
-    return !table->replicas->rebuilds && tide__async_idle(table);
+    return !tide__replicas_of(table)->rebuilds && tide__async_idle(table);
 }
 
 void tide__replication_destroy(struct tide_store *store) {
@@ -163,7 +163,7 @@ static struct tide_blob *rows_at(const struct tide__repl *from, const uint32_t *
 
 /* The ids of the slots that `repl` has a part of. */
 static void ids_at(const struct tide__repl *from, struct tide__repl *repl) {
-    struct tide__replicas *replicas = from->table->replicas;
+    struct tide__replicas *replicas = tide__replicas_of(from->table);
     tide__replicas_mark(replicas);
     for (uint32_t i = 0; i < repl->count; i++) {
         (void)tide__replicas_first(replicas, repl_slot(repl, i));
@@ -265,12 +265,12 @@ void tide__wait_done(struct tide__wait *wait) {
     }
     if (wait->opens) {
         for (uint32_t i = 0; i < wait->slot_count; i++) {
-            uint8_t *opening = &table->replicas->slots[wait->slots[i]].opening;
+            uint8_t *opening = &tide__replicas_of(table)->slots[wait->slots[i]].opening;
             if (*opening == TIDE__OPEN_ASKED && !wait->dead) {
                 slot_open(table, wait->slots[i]);
             } else if (*opening == TIDE__OPEN_ASKED) {
                 *opening = TIDE__OPEN_AT;
-                table->replicas->opens_next = 0;
+                tide__replicas_of(table)->opens_next = 0;
             }
         }
         if (!wait->dead) {
@@ -299,7 +299,7 @@ static void repl_done(struct tide__repl *repl) {
 }
 
 static uint64_t chain_of(const struct tide__repl *repl, uint32_t i) {
-    return atomic_load_explicit(&repl->table->replicas->chain[repl_slot(repl, i)], memory_order_relaxed);
+    return atomic_load_explicit(&tide__replicas_of(repl->table)->chain[repl_slot(repl, i)], memory_order_relaxed);
 }
 
 /* `count` entries at `indices` (NULL: all) go down `chain`. */
@@ -383,7 +383,7 @@ int tide__barrier(struct tide_table *table, struct tide__wait *wait, const uint3
     all.numbers = numbers;
     for (uint32_t i = 0; i < count; i++) {
         all.keys[i] = slots[i];
-        numbers[i] = table->replicas->slots[slots[i]].number;
+        numbers[i] = tide__replicas_of(table)->slots[slots[i]].number;
     }
     all.count = count;
     int code = count ? tide__replicate(&all) : 0;
@@ -469,14 +469,14 @@ void tide__replicas_retarget(struct tide_table *table, const uint64_t *changed) 
 }
 
 static void slot_open(struct tide_table *table, uint32_t slot) {
-    table->replicas->slots[slot].opening = TIDE__OPEN;
-    table->replicas->unopened--;
+    tide__replicas_of(table)->slots[slot].opening = TIDE__OPEN;
+    tide__replicas_of(table)->unopened--;
     tide__route_clear(table, slot, TIDE__AWAITED);
 }
 
 /* Slots whose old home can serve nothing any more: is everything at those that follow? */
 static void open_due(struct tide_table *table) {
-    struct tide__replicas *replicas = table->replicas;
+    struct tide__replicas *replicas = tide__replicas_of(table);
     const uint64_t now = tide_port_now(table->store->port);
     if (now < replicas->opens_next) {
         return;
@@ -514,14 +514,14 @@ static void open_due(struct tide_table *table) {
 }
 
 void tide__replicas_advance(struct tide_table *table) {
-    if (table->replicas->unopened) {
+    if (tide__replicas_of(table)->unopened) {
         open_due(table);
     }
     tide__rebuild_advance(table);
 }
 
 int tide__replica_join(struct tide_table *table, uint32_t slot, bool joins) {
-    uint64_t entry[2] = {slot, table->replicas->slots[slot].number};
+    uint64_t entry[2] = {slot, tide__replicas_of(table)->slots[slot].number};
     const struct tide__repl join = {.table = table,
                                     .kind = joins ? TIDE__REPL_JOIN : TIDE__REPL_BARRIER,
                                     .count = 1,

@@ -109,6 +109,7 @@ struct tide__lenders {                /* the holders of copies of this home's sl
 struct tide__replicas { /* of a table */
     /* any thread; the home's: with the joiner */
     atomic_uint_fast64_t chain[TIDE_SLOT_COUNT];
+    atomic_uint_fast64_t async_pulls; /* of this node's workers, unanswered */
     /* I/O thread */
     struct tide__copied_slot slots[TIDE_SLOT_COUNT];
     uint64_t open_at[TIDE_SLOT_COUNT]; /* when leases that it granted to former homes have run out */
@@ -120,6 +121,11 @@ struct tide__replicas { /* of a table */
     uint32_t unopened;   /* slots that are not TIDE__OPEN */
     uint64_t opens_next; /* no slot that is TIDE__OPEN_AT may be asked for before */
 };
+
+/* NULL: rows have no copies. */
+static inline struct tide__replicas *tide__replicas_of(const struct tide_table *table) {
+    return table->parts[TIDE__PART_REPLICAS];
+}
 
 struct tide__replication { /* of a store */
     /* any thread: until when each node lets this one serve what it has copies of */

@@ -130,13 +130,13 @@ static void row_push(struct tide__job *job, uint32_t index, const struct tide__r
         tide__rule_apply(&table->options, row, delta);
     }
     const uint64_t one = UINT64_C(1) << 32;
-    tide__word_unlock(word, table->replicas->async ? tide__async_note(table, rows->keys[j], old) : old + one);
+    tide__word_unlock(word, tide__replicas_of(table)->async ? tide__async_note(table, rows->keys[j], old) : old + one);
 }
 
 /* A push that is new to its slots: its ids, its rows, and (`all`: strict) what the copies get. */
 static void rows_push(struct tide__job *job, const uint32_t *indices, uint32_t count, struct tide__repl *all) {
     struct tide_table *table = job->table;
-    struct tide__replicas *replicas = table->replicas;
+    struct tide__replicas *replicas = tide__replicas_of(table);
     struct tide__rows rows;
     tide__replicas_mark(replicas);
     for (uint32_t i = 0; i < count; i += (uint32_t)rows.count) {
@@ -204,7 +204,7 @@ static int push_fresh(struct tide__job *job, const struct sorted *s, struct tide
 /* ENOMEM. */
 static int sort_push(const struct tide__job *job, const uint32_t *indices, uint32_t count, struct sorted *s) {
     struct tide_table *table = job->table;
-    const struct tide__replicas *replicas = table->replicas;
+    const struct tide__replicas *replicas = tide__replicas_of(table);
     const enum tide__id_state state = tide__dedup_look(table, job->origin, job->sequence);
     if (state == TIDE__ID_OVER) {
         return 0;
@@ -224,7 +224,7 @@ static int sort_push(const struct tide__job *job, const uint32_t *indices, uint3
     s->known_slots = fresh + count;
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, indices[i]));
-        struct tide__copied_slot *at = &table->replicas->slots[slot];
+        struct tide__copied_slot *at = &tide__replicas_of(table)->slots[slot];
         if (at->mark != replicas->mark_now) {
             fresh[s->fresh++] = indices[i];
         } else if (at->marked) {
@@ -244,10 +244,10 @@ static int wait_for_copies(const struct tide__job *job, const uint32_t *indices,
     if (!wait->slots) {
         return tide_fail(TIDE_ENOMEM, "no memory for an answer");
     }
-    tide__replicas_mark(table->replicas);
+    tide__replicas_mark(tide__replicas_of(table));
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, indices[i]));
-        if (tide__replicas_first(table->replicas, slot)) {
+        if (tide__replicas_first(tide__replicas_of(table), slot)) {
             wait->slots[wait->slot_count++] = slot;
         }
     }
@@ -259,7 +259,7 @@ static int wait_for_copies(const struct tide__job *job, const uint32_t *indices,
 /* The answer waits for the copies; unless the table is of durability window, what is new is applied
  * now. */
 static int push_waits(struct tide__job *job, const struct sorted *s, struct tide__wait *wait) {
-    if (job->table->replicas->async) {
+    if (tide__replicas_of(job->table)->async) {
         return wait_for_copies(job, s->wait_at, s->waits, wait);
     }
     int code = s->fresh ? push_fresh(job, s, wait) : 0;
@@ -269,7 +269,7 @@ static int push_waits(struct tide__job *job, const struct sorted *s, struct tide
 /* What of a push is new is applied; the answer waits as long as the table's durability requires. */
 static void push_sorted(struct tide__job *job, const struct sorted *s) {
     struct tide_table *table = job->table;
-    const bool window = table->replicas->async;
+    const bool window = tide__replicas_of(table)->async;
     int code = window ? push_unreplicated(job, s) : 0;
     const bool open = window && !code && tide__async_open(table);
     if (open && s->waits == job->count) {
@@ -309,7 +309,7 @@ static uint32_t pull_values(struct tide__wait *wait, const struct tide__job *job
     const size_t floats = tide__job_floats(job);
     uint32_t asked = 0;
     uint64_t deadline = TIDE_NEVER;
-    tide__replicas_mark(table->replicas);
+    tide__replicas_mark(tide__replicas_of(table));
     for (uint32_t i = 0; i < count; i++) {
         const uint64_t key = tide__job_key_at(job, indices[i]);
         const uint32_t slot = tide__slot_of(table, key);
@@ -327,7 +327,8 @@ static uint32_t pull_values(struct tide__wait *wait, const struct tide__job *job
         }
         uint64_t until = tide__lease_deadline(table, slot);
         deadline = until < deadline ? until : deadline;
-        if (tide__word_seen(old) && !table->replicas->async && tide__replicas_first(table->replicas, slot)) {
+        if (tide__word_seen(old) && !tide__replicas_of(table)->async &&
+            tide__replicas_first(tide__replicas_of(table), slot)) {
             slots[asked++] = slot;
         }
     }
@@ -335,10 +336,10 @@ static uint32_t pull_values(struct tide__wait *wait, const struct tide__job *job
         return asked;
     }
     asked = 0;
-    tide__replicas_mark(table->replicas);
+    tide__replicas_mark(tide__replicas_of(table));
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t slot = tide__slot_of(table, tide__job_key_at(job, indices[i]));
-        if (tide__replicas_first(table->replicas, slot)) {
+        if (tide__replicas_first(tide__replicas_of(table), slot)) {
             slots[asked++] = slot;
         }
     }
@@ -365,7 +366,7 @@ static void strict_pull(const struct tide__job *job, const uint32_t *indices, ui
         uint32_t asked = pull_values(wait, job, indices, count, slots);
         code = tide__barrier(job->table, wait, slots, asked);
     }
-    if (!code && job->table->replicas->async && any_goes(job, indices, count)) {
+    if (!code && tide__replicas_of(job->table)->async && any_goes(job, indices, count)) {
         tide__async_begin(job->table);
         code = wait_for_copies(job, indices, count, wait);
     }

@@ -1,6 +1,8 @@
 /* Copies against loss as a technique of the store (technique.h), and what workers of a home do in place. */
 #include "store/operation/inbox.h"
+#include "store/operation/resend.h"
 #include "store/replica/async_replication.h"
+#include "store/replica/program_order.h"
 #include "store/slots/move.h"
 
 /* Has everything run that workers handed over to the store actor? */
@@ -34,7 +36,7 @@ static int walk_pull(struct tide__pass *pass) {
 static int walk_push(struct tide__pass *pass) {
     struct tide_table *table = pass->table;
     unsigned guard;
-    if (!table->replicas->async || !all_handled(table) || !tide__async_enter(table, &guard)) {
+    if (!tide__replicas_of(table)->async || !all_handled(table) || !tide__async_enter(table, &guard)) {
         return tide__pass_miss_all(pass);
     }
     int code = tide__walk_copied(pass, TIDE__PUSH);
@@ -61,7 +63,18 @@ static bool at_risk(struct tide_table *table, uint16_t node, size_t count, bool 
     if (!answered_here) {
         tide__lost_updates_taken(table, node, count);
     }
-    return !answered_here || (table->replicas->async && tide__lost_updates_given(table, node, count));
+    return !answered_here || (tide__replicas_of(table)->async && tide__lost_updates_given(table, node, count));
+}
+
+/* The home passes pushes on down the chains of their slots: those whose copies begin at one node go together. */
+static uint8_t bucket(const struct tide_table *table, uint32_t slot) {
+    const uint64_t chain = atomic_load_explicit(&tide__replicas_of(table)->chain[slot], memory_order_relaxed);
+    return (uint8_t)(tide__chain_at(chain, 0) % TIDE__BUCKETS);
+}
+
+static int enter(struct tide_table *table, const uint64_t *keys, size_t count) {
+    const bool fenced = atomic_load_explicit(&table->store->fenced, memory_order_relaxed);
+    return fenced ? tide__fenced_fail(table->store) : tide__program_order_wait(table, keys, count);
 }
 
 static bool job(struct tide__job *job) {
@@ -73,18 +86,23 @@ static const struct tide__operations replicated = {
     .groups = true,
     .walk = walk,
     .row_event = row_event,
+    .bucket = bucket,
+    .enter = enter,
+    .part_bytes = sizeof(struct tide__program_order),
+    .begins = tide__program_order_begin,
+    .ends = tide__program_order_end,
     .job = job,
     .at_risk = at_risk,
 };
 
 static int create(struct tide_table *table, const uint64_t *chains) {
     int code = table->options.replicas && table->store->system ? tide__replicas_init(table, chains) : 0;
-    table->operations = table->replicas ? &replicated : table->operations;
+    table->operations = tide__replicas_of(table) ? &replicated : table->operations;
     return code;
 }
 
 static void table_event(struct tide_table *table, enum tide__table_event event) {
-    if (event == TIDE__TABLE_BEGINS && table->replicas) {
+    if (event == TIDE__TABLE_BEGINS && tide__replicas_of(table)) {
         tide__lease_start(table->store);
     } else if (event == TIDE__TABLE_FREED) {
         tide__replicas_deinit(table);
@@ -115,7 +133,7 @@ static void store_event(struct tide_store *store, enum tide__store_event event) 
     const unsigned tables = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= tables && advances; id++) {
         struct tide_table *table = tide__table_at(store, id);
-        if (table && table->replicas && table->replicas->unopened) {
+        if (table && tide__replicas_of(table) && tide__replicas_of(table)->unopened) {
             tide__replicas_advance(table);
         }
     }
@@ -143,7 +161,7 @@ int tide__rebuild_message(struct tide_store *store, struct tide__incoming *in) {
     if (!table || !tide__are_slots(&m->slots)) {
         return TIDE_EPROTO;
     }
-    if (in->from == tide_net_controller(store->net) && table->replicas) {
+    if (in->from == tide_net_controller(store->net) && tide__replicas_of(table)) {
         tide__rebuild_order(table, m->version, m->node, m->slots.at, m->slots.count);
     }
     return advanced(store);

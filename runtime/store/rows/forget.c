@@ -38,15 +38,15 @@ struct tide__forget *tide__forget_create(const struct tide_table_options *o) {
 }
 
 void tide__forget_destroy(struct tide_table *table) {
-    for (uint32_t slot = 0; table->forget && slot < TIDE_SLOT_COUNT; slot++) {
-        tide_free(table->forget->sketches[slot]);
+    for (uint32_t slot = 0; tide__forget_of(table) && slot < TIDE_SLOT_COUNT; slot++) {
+        tide_free(tide__forget_of(table)->sketches[slot]);
     }
-    if (table->forget) {
-        tide_free(table->forget->gone);
-        tide_free(table->forget->leaving);
+    if (tide__forget_of(table)) {
+        tide_free(tide__forget_of(table)->gone);
+        tide_free(tide__forget_of(table)->leaving);
     }
-    tide_free(table->forget);
-    table->forget = NULL;
+    tide_free(tide__forget_of(table));
+    table->parts[TIDE__PART_FORGET] = NULL;
 }
 
 uint16_t tide__forget_epoch_at(const struct tide__forget *forget, uint64_t wall_ns) {
@@ -60,7 +60,7 @@ static float *record(const struct tide_table *table, float *row) {
 }
 
 static uint16_t epoch_now(const struct tide_table *table) {
-    return (uint16_t)atomic_load_explicit(&table->forget->epoch, memory_order_relaxed);
+    return (uint16_t)atomic_load_explicit(&tide__forget_of(table)->epoch, memory_order_relaxed);
 }
 
 static void set_use(const struct tide_table *table, float *row, unsigned count, uint16_t epoch) {
@@ -88,7 +88,7 @@ static uint32_t draw(struct tide__forget *forget, uint64_t of) {
 }
 
 void tide__use_push(struct tide_table *table, float *row) {
-    struct tide__forget *forget = table->forget;
+    struct tide__forget *forget = tide__forget_of(table);
     unsigned count = tide__use_count(tide__use_of(table, row));
     count += count < TIDE__USE_COUNTS - 1 && (count == 0 || draw(forget, count) < forget->chance[count]);
     set_use(table, row, count, epoch_now(table));
@@ -119,7 +119,7 @@ static bool at_limit(const struct tide_table *table) {
 }
 
 static struct tide__sketch *sketch_of(struct tide_table *table, uint32_t slot) {
-    struct tide__forget *forget = table->forget;
+    struct tide__forget *forget = tide__forget_of(table);
     if (!forget->sketches[slot]) {
         forget->sketches[slot] = tide__sketch_create(forget->slot_keys);
         tide__index_counts(table, forget->sketches[slot] ? (int64_t)tide__sketch_bytes(forget->slot_keys) : 0);
@@ -145,10 +145,10 @@ int tide__forget_admit(struct tide_table *table, uint32_t slot, uint64_t mixed, 
 
 struct tide__sketch *tide__forget_take_sketch(struct tide_table *table, uint32_t slot) {
     tide_lock(&table->slots[slot].latch);
-    struct tide__sketch *sketch = table->forget->sketches[slot];
-    table->forget->sketches[slot] = NULL;
+    struct tide__sketch *sketch = tide__forget_of(table)->sketches[slot];
+    tide__forget_of(table)->sketches[slot] = NULL;
     if (sketch) {
-        tide__index_counts(table, -(int64_t)tide__sketch_bytes(table->forget->slot_keys));
+        tide__index_counts(table, -(int64_t)tide__sketch_bytes(tide__forget_of(table)->slot_keys));
     }
     tide_unlock(&table->slots[slot].latch);
     return sketch;
@@ -158,7 +158,8 @@ void tide__forget_adopt(struct tide_table *table, uint32_t slot, const void *cou
     tide_lock(&table->slots[slot].latch);
     struct tide__sketch *sketch = sketch_of(table, slot);
     if (sketch) {
-        memcpy(sketch->counters, counters, tide__sketch_words(table->forget->slot_keys) * sizeof *sketch->counters);
+        memcpy(sketch->counters, counters,
+               tide__sketch_words(tide__forget_of(table)->slot_keys) * sizeof *sketch->counters);
         sketch->left = left > 0 && left < sketch->window ? left : sketch->window;
     }
     tide_unlock(&table->slots[slot].latch);
@@ -168,7 +169,7 @@ void tide__forget_adopt(struct tide_table *table, uint32_t slot, const void *cou
 
 /* Before the first generation no file has the key. */
 static void note_gone(struct tide_table *table, uint64_t key) {
-    struct tide__forget *f = table->forget;
+    struct tide__forget *f = tide__forget_of(table);
     if (!table->taken || TIDE_MUTANT(gone_untold)) {
         return;
     }
@@ -188,7 +189,7 @@ static void note_gone(struct tide_table *table, uint64_t key) {
 }
 
 bool tide__forget_gone_begin(struct tide_table *table) {
-    struct tide__forget *f = table->forget;
+    struct tide__forget *f = tide__forget_of(table);
     const bool full = atomic_load_explicit(&table->cut, memory_order_relaxed) & TIDE__CUT_FULL;
     tide_lock(&f->gone_lock);
     const bool known = full || !f->gone_lost;
@@ -203,7 +204,7 @@ bool tide__forget_gone_begin(struct tide_table *table) {
 }
 
 uint64_t *tide__forget_gone_take(struct tide_table *table, size_t *count) {
-    struct tide__forget *f = table->forget;
+    struct tide__forget *f = tide__forget_of(table);
     tide_lock(&f->gone_lock);
     uint64_t *keys = f->leaving;
     *count = keys ? f->leaving_count : 0;
@@ -213,9 +214,9 @@ uint64_t *tide__forget_gone_take(struct tide_table *table, size_t *count) {
 }
 
 bool tide__forget_gone_lost(struct tide_table *table) {
-    tide_lock(&table->forget->gone_lock);
-    const bool lost = table->forget->gone_lost;
-    tide_unlock(&table->forget->gone_lock);
+    tide_lock(&tide__forget_of(table)->gone_lock);
+    const bool lost = tide__forget_of(table)->gone_lost;
+    tide_unlock(&tide__forget_of(table)->gone_lock);
     return lost;
 }
 
@@ -278,7 +279,7 @@ static void sample(struct tide_table *table, uint32_t number, struct victim *v) 
     tide_lock(&slot->latch);
     struct tide__hash *hash = atomic_load_explicit(&slot->index, memory_order_relaxed);
     const uint32_t capacity = hash && is_served(slot) ? hash->capacity : 0;
-    uint32_t at = capacity ? (uint32_t)(((uint64_t)draw(table->forget, number) * capacity) >> 32) : 0;
+    uint32_t at = capacity ? (uint32_t)(((uint64_t)draw(tide__forget_of(table), number) * capacity) >> 32) : 0;
     for (uint32_t i = 0; i < capacity && v->seen < SAMPLE; i++, at = at + 1 == capacity ? 0 : at + 1) {
         uint32_t use;
         if (peek(table, &hash->entries[at], &use)) {
@@ -342,7 +343,7 @@ bool tide__forget_make_room(struct tide_table *table, uint32_t slot, unsigned se
             return anyway;
         }
         if (!anyway && count_for(seen) <= tide__use_count(v.use)) {
-            if (draw(table->forget, v.key) % WORN == 0 && !TIDE_MUTANT(victim_never_worn)) {
+            if (draw(tide__forget_of(table), v.key) % WORN == 0 && !TIDE_MUTANT(victim_never_worn)) {
                 (void)with_victim(table, &v, wear);
             }
             return false;

@@ -41,6 +41,10 @@ struct tide__forget {
     uint32_t hand;    /* the next slot to visit */
     uint64_t hand_at; /* when it is due */
 };
+/* NULL: keys stay. */
+static inline struct tide__forget *tide__forget_of(const struct tide_table *table) {
+    return table->parts[TIDE__PART_FORGET];
+}
 static inline bool tide__options_forget(const struct tide_table_options *o) {
     return o->admit_after || o->unused_ns || o->evict;
 }

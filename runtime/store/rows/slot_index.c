@@ -197,9 +197,9 @@ int tide__hashed_lock(struct tide_table *table, uint64_t key, unsigned create, u
             (atomic_load_explicit(&slot->route, memory_order_relaxed) & mask) != TIDE__MINE) {
             code = TIDE__MISSED;
         } else if (!entry || vacant(entry)) {
-            code = !create                      ? TIDE__NOT_FOUND
-                   : !table->forget || has_room ? TIDE__FOUND
-                                                : tide__forget_admit(table, number, mixed, anyway, &seen);
+            code = !create                               ? TIDE__NOT_FOUND
+                   : !tide__forget_of(table) || has_room ? TIDE__FOUND
+                                                         : tide__forget_admit(table, number, mixed, anyway, &seen);
             entry = code == TIDE__FOUND ? make_entry(table, slot, key, mixed) : NULL;
             if (entry) {
                 *word = &entry->word;
@@ -390,7 +390,7 @@ int tide__slot_drain(struct tide_table *table, uint32_t number,
             tide_free(hash);
         }
         tide_unlock(&slot->latch);
-        if (table->forget && !code && !each) { /* else the sketch follows the rows */
+        if (tide__forget_of(table) && !code && !each) { /* else the sketch follows the rows */
             tide_free(tide__forget_take_sketch(table, number));
         }
         return code;

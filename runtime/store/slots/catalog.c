@@ -558,7 +558,7 @@ int tide__keys_call(struct tide_store *store, struct tide__incoming *in) {
         size_t got = 0;
         bool more = false;
         uint32_t route = atomic_load_explicit(&table->slots[slot].route, memory_order_relaxed);
-        if ((route & TIDE__FOR_FOREIGN) == TIDE__MINE || table->relocates) {
+        if ((route & TIDE__FOR_FOREIGN) == TIDE__MINE || table->operations->owners) {
             code = tide__slot_keys(table, (uint32_t)slot, from, keys + count, KEYS_MAX - count, &got, &more);
         }
         count += got;
@@ -664,12 +664,13 @@ int tide__catalog_table(struct tide_store *store, struct tide__incoming *in) {
     if (table && ready) {
         atomic_store_explicit(&table->ready, true, memory_order_release); /* pairs with find of table.c */
     }
-    if (table && table->tier && !ready && table->tier->opening) { /* the answer follows when the disk was checked */
-        table->tier->asked = true;
-        table->tier->changes = m->changes;
+    if (table && tide__tiered_of(table) && !ready &&
+        tide__tiered_of(table)->opening) { /* the answer follows when the disk was checked */
+        tide__tiered_of(table)->asked = true;
+        tide__tiered_of(table)->changes = m->changes;
         return 0;
     }
-    code = table && table->tier && !ready ? table->tier->refused : code;
+    code = table && tide__tiered_of(table) && !ready ? tide__tiered_of(table)->refused : code;
     made(store, m->table, ready, code, m->changes, code ? tide_error_message() : "");
     if (code && ready) {
         char why[400];

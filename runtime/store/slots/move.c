@@ -37,6 +37,13 @@ struct tide__fence { /* an origin's */
     uint32_t slots[]; /* UINT32_MAX: a newer fence has it */
 };
 
+/* Of a table. */
+struct part {
+    struct tide__fence *fences;
+    uint32_t map_round, map_rounds; /* rounds of MAP that wait for MAP_DONE: the first, how many */
+    uint32_t map_term;              /* of the controller that asks */
+};
+
 struct slot_receive { /* at the new home */
     struct slot_receive *next;
     struct tide_table *table;
@@ -46,6 +53,10 @@ struct slot_receive { /* at the new home */
     uint32_t *lost; /* slots that will not come: slot | node they died with << 16 */
     uint32_t slots[];
 };
+
+static struct part *part_of(const struct tide_table *table) {
+    return table->parts[TIDE__PART_SLOTS];
+}
 
 int tide__moves_create(struct tide_store *store) {
     store->moves = tide_alloc_zero(1, sizeof *store->moves);
@@ -73,15 +84,8 @@ void tide__moves_destroy(struct tide_store *store) {
     tide_free(m);
 }
 
-static void fences_release(struct tide_table *table) {
-    while (table->fences) {
-        struct tide__fence *next = table->fences->next;
-        tide_free(table->fences);
-        table->fences = next;
-    }
-}
-
-bool tide__moves_has(const struct tide_store *store, const struct tide_table *table) {
+/* Are slots of the table in flight to or from this node? */
+static bool has_moves(const struct tide_store *store, const struct tide_table *table) {
     const struct slot_receive *a = store->moves->receives;
     while (a && a->table != table) {
         a = a->next;
@@ -150,7 +154,7 @@ static void fences_forget(struct tide_table *table, const struct tide__fence *ne
     for (uint32_t i = 0; i < newer->count; i++) {
         slots[newer->slots[i] / 64] |= UINT64_C(1) << (newer->slots[i] % 64);
     }
-    for (struct tide__fence *f = table->fences; f; f = f->next) {
+    for (struct tide__fence *f = part_of(table)->fences; f; f = f->next) {
         for (uint32_t j = 0; j < f->count; j++) {
             const uint32_t slot = f->slots[j];
             const bool is = slot != UINT32_MAX && (slots[slot / 64] >> (slot % 64) & 1);
@@ -190,8 +194,8 @@ static int change_homes(struct tide_table *table, const uint8_t *slots, const ui
         return 0;
     }
     fences_forget(table, fence);
-    fence->next = table->fences;
-    table->fences = fence;
+    fence->next = part_of(table)->fences;
+    part_of(table)->fences = fence;
     table->store->moves->fences++;
     tide__table_event(table, TIDE__TABLE_ROUTES_CHANGED);
     return 0;
@@ -207,8 +211,8 @@ int tide__fence_workers(struct tide_table *table, const uint32_t *slots, size_t 
     fence->count = (uint32_t)count;
     fences_forget(table, fence);
     fence->ready = true; /* what went the old way has gone out again */
-    fence->next = table->fences;
-    table->fences = fence;
+    fence->next = part_of(table)->fences;
+    part_of(table)->fences = fence;
     table->store->moves->fences++;
     return 0;
 }
@@ -262,7 +266,7 @@ static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
     }
     tide__routes_begin(table);
     /* Workers of a relocating table hand everything to the store actor in any case. */
-    bool drained = table->relocates || is_drained(table, fence);
+    bool drained = table->operations->owners || is_drained(table, fence);
     if (drained) {
         clear_flag(table, fence, TIDE__WORKER_HOLD);
     }
@@ -271,7 +275,8 @@ static bool fence_advance(struct tide_table *table, struct tide__fence *fence) {
 }
 
 static void fences_advance(struct tide_table *table) {
-    for (struct tide__fence **place = &table->fences; *place;) {
+    struct part *part = part_of(table);
+    for (struct tide__fence **place = &part->fences; *place;) {
         struct tide__fence *fence = *place;
         if (fence_advance(table, fence)) {
             *place = fence->next;
@@ -281,12 +286,12 @@ static void fences_advance(struct tide_table *table) {
             place = &fence->next;
         }
     }
-    if (!table->fences && table->map_rounds > 0 && !tide__pending_at_leaver(table) &&
+    if (!part->fences && part->map_rounds > 0 && !tide__pending_at_leaver(table) &&
         !tide__table_works(table, TIDE__WORK_OLD_HOMES)) {
         table->store->moves->answers--;
-        for (; table->map_rounds > 0; table->map_rounds--) {
+        for (; part->map_rounds > 0; part->map_rounds--) {
             tide__move_send(table->store, tide_net_controller(table->store->net), TIDE__OP_MAP_DONE, table->id,
-                            table->map_round++, 0, &table->map_term, 1, NULL, 0);
+                            part->map_round++, 0, &part->map_term, 1, NULL, 0);
         }
     }
 }
@@ -304,7 +309,7 @@ int tide__move_map(struct tide_store *store, struct tide__incoming *in) {
     if (m->id && m->passed_on) {
         tide__pending_passed_on(store, m->id, m->passed_on);
     }
-    if (!table->replicas) { /* ENOMEM: the old home forwards */
+    if (!table->operations->groups) { /* ENOMEM: the old home forwards */
         (void)change_homes(table, m->slots.at, m->homes.at, 0, m->versions.at, 0, count, false);
     }
     for (size_t i = 0; i < count; i++) {
@@ -312,14 +317,15 @@ int tide__move_map(struct tide_store *store, struct tide__incoming *in) {
     }
     tide__table_event(table, TIDE__TABLE_SLOTS_DONE);
     if (round && in->from == tide_net_controller(store->net)) {
-        if (table->map_rounds > 0 && table->map_term != term) {
-            table->map_rounds = 0; /* of a former controller: no waiter */
+        struct part *part = part_of(table);
+        if (part->map_rounds > 0 && part->map_term != term) {
+            part->map_rounds = 0; /* of a former controller: no waiter */
             store->moves->answers--;
         }
-        store->moves->answers += table->map_rounds == 0;
-        table->map_round = table->map_rounds == 0 ? round : table->map_round;
-        table->map_rounds = round - table->map_round + 1; /* each table is notified of all */
-        table->map_term = term;
+        store->moves->answers += part->map_rounds == 0;
+        part->map_round = part->map_rounds == 0 ? round : part->map_round;
+        part->map_rounds = round - part->map_round + 1; /* each table is notified of all */
+        part->map_term = term;
     }
     fences_advance(table);
     return 0;
@@ -490,7 +496,7 @@ void tide__moves_advance(struct tide_store *store) {
     unsigned count = atomic_load_explicit(&store->table_count, memory_order_relaxed);
     for (unsigned id = 1; id <= count && (store->moves->fences || store->moves->answers); id++) {
         struct tide_table *table = tide__table_at(store, id);
-        if (table && (table->fences || table->map_rounds > 0)) {
+        if (table && (part_of(table)->fences || part_of(table)->map_rounds > 0)) {
             fences_advance(table);
         }
     }
@@ -650,20 +656,34 @@ static uint64_t end_of_turn(struct tide_store *store) {
     return TIDE_SECOND / 1000;
 }
 
+static int table_create(struct tide_table *table, const uint64_t *chains) {
+    (void)chains;
+    table->parts[TIDE__PART_SLOTS] = tide_alloc_zero(1, sizeof(struct part));
+    return part_of(table) ? 0 : tide_fail(TIDE_ENOMEM, "no memory for table '%s'", table->name);
+}
+
 static void table_event(struct tide_table *table, enum tide__table_event event) {
-    if (event == TIDE__TABLE_FREED) {
-        fences_release(table);
+    struct part *part = part_of(table);
+    if (part && event == TIDE__TABLE_FREED) {
+        while (part->fences) {
+            struct tide__fence *next = part->fences->next;
+            tide_free(part->fences);
+            part->fences = next;
+        }
+        tide_free(part);
     }
 }
 
 static bool table_works(struct tide_table *table, enum tide__table_work work) {
-    return work == TIDE__WORK_IN_FLIGHT && (table->fences || tide__moves_has(table->store, table));
+    return work == TIDE__WORK_IN_FLIGHT &&
+           (part_of(table)->fences || part_of(table)->map_rounds > 0 || has_moves(table->store, table));
 }
 
 const struct tide__technique tide__slots = {
     .name = "slots",
     .member_changed = on_member,
     .end_of_turn = end_of_turn,
+    .table_create = table_create,
     .table_event = table_event,
     .table_works = table_works,
 };

@@ -49,8 +49,6 @@ void tide__moves_advance(struct tide_store *store);
 /* The controller: the same for its plans. */
 void tide__plan_advance(struct tide_store *store);
 bool tide__moves_waiting(const struct tide_store *store); /* fences or departures exist */
-/* Are slots of the table in flight to or from this node? */
-bool tide__moves_has(const struct tide_store *store, const struct tide_table *table);
 /* Changes of routes, between begin and end: under the pending lock. */
 void tide__routes_begin(struct tide_table *table);
 void tide__routes_end(struct tide_table *table);

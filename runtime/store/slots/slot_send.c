@@ -224,7 +224,7 @@ static void reopen(struct slot_send *d) {
 
 /* Has all that this node sent to owners of keys of the next slot been dealt with? */
 static bool is_closed(struct tide_store *store, struct slot_send *d) {
-    if (!d->table->relocates || TIDE_MUTANT(slot_not_closed)) {
+    if (!d->table->operations->owners || TIDE_MUTANT(slot_not_closed)) {
         return true;
     }
     if (d->at == d->closed) {
@@ -247,7 +247,7 @@ void tide__slot_sends_advance(struct tide_store *store) {
             break;
         }
     }
-    if (d->table->relocates && d->at > first) {
+    if (d->table->operations->owners && d->at > first) {
         tide__parked_retry(d->table); /* what waited for these slots to leave */
     }
     tide__store_event(store, TIDE__STORE_SLOTS_LEFT);

@@ -195,8 +195,8 @@ void tide__tier_again(struct tide__tier *tier) {
 /* The budget of the node, or of the run, has no room for another row: new rows wait until others are frozen. */
 static void hold_rows(struct tide_table *table) {
     const unsigned used = tide__slab_used(&table->slab), rows = used > ROWS_LEAST ? used : ROWS_LEAST;
-    if (rows < atomic_load_explicit(&table->tier->rows_most, memory_order_relaxed)) {
-        atomic_store_explicit(&table->tier->rows_most, rows, memory_order_relaxed);
+    if (rows < atomic_load_explicit(&tide__tiered_of(table)->rows_most, memory_order_relaxed)) {
+        atomic_store_explicit(&tide__tiered_of(table)->rows_most, rows, memory_order_relaxed);
         wake(table);
     }
 }
@@ -337,7 +337,7 @@ static int table_create(struct tide_table *table, const uint64_t *chains) {
         return tide_fail(code, "%s", text);
     }
     tier->face.opening = !tier->opened;
-    table->tier = &tier->face;
+    table->parts[TIDE__PART_TIER] = &tier->face;
     tide_budget_keep(table->budget, side_bytes(tier));
     bound(tier);
     atomic_fetch_add_explicit(&table->store->tiered, 1, memory_order_relaxed);
@@ -384,7 +384,7 @@ static void freed(struct tide_table *table, struct tide__tier *tier) {
     wants_free(tier->wants.first);
     wants_free(tier->anew.first);
     wants_free(tier->later.first);
-    table->tier = NULL;
+    table->parts[TIDE__PART_TIER] = NULL;
     tide_budget_drop(table->budget, side_bytes(tier));
     atomic_fetch_sub_explicit(&table->store->tiered, 1, memory_order_relaxed);
     release(tier, table->dropping ? table->store->node : NULL);
@@ -448,8 +448,8 @@ int tide__tier_message(struct tide_store *store, struct tide__incoming *in) {
     if (in->from != tide__store_self(store)) {
         return TIDE_EPROTO;
     }
-    if (table && table->tier) {
-        atomic_store_explicit(&table->tier->woken, false, memory_order_relaxed);
+    if (table && tide__tiered_of(table)) {
+        atomic_store_explicit(&tide__tiered_of(table)->woken, false, memory_order_relaxed);
         tide__tier_of(table)->again = true;
     }
     return 0;

@@ -172,7 +172,7 @@ struct tide__tier {
 };
 
 static inline struct tide__tier *tide__tier_of(const struct tide_table *table) {
-    return (struct tide__tier *)(void *)table->tier;
+    return table->parts[TIDE__PART_TIER]; /* its face is first */
 }
 extern const struct tide__technique tide__tiering;
 tide__handler tide__tier_message; /* TIER */

@@ -570,14 +570,14 @@ static void same_groups(struct cluster *c, const char *name, uint16_t dead) {
     assert_int_equal(health.lost_count + health.under_replicated, 0);
     for (uint32_t s = 0; s < TIDE_SLOT_COUNT; s++) {
         const uint32_t home = tide__route_home(atomic_load(&tables[0]->slots[s].route));
-        const uint64_t chain = atomic_load(&tables[0]->replicas->chain[s]);
+        const uint64_t chain = atomic_load(&tide__replicas_of(tables[0])->chain[s]);
         assert_true(home != dead && !tide__chain_has(chain, dead));
         for (unsigned i = 1; i < NODES; i++) {
             if (tables[i] != NULL) {
                 const uint16_t id = tide_net_self(tide_net_of(c->nodes[i]));
                 assert_int_equal(tide__route_home(atomic_load(&tables[i]->slots[s].route)), home);
-                assert_true(atomic_load(&tables[i]->replicas->chain[s]) == chain);
-                assert_int_equal(tables[i]->replicas->slots[s].held,
+                assert_true(atomic_load(&tide__replicas_of(tables[i])->chain[s]) == chain);
+                assert_int_equal(tide__replicas_of(tables[i])->slots[s].held,
                                  home == id || tide__chain_has(chain, id));
             }
         }

@@ -38,7 +38,7 @@ static void worker_run(struct fiber *f) {
         keys[i] = i;
         ones[i * WIDTH + f->index] = 1;
         copies +=
-            tide__via(table->clocked, tide__slot_of(table, i)) != tide__store_self(table->store);
+            tide__via(tide__clocked_part(table), tide__slot_of(table, i)) != tide__store_self(table->store);
     }
     CHECK(f, copies * WIDTH * sizeof(float) > tide_limit(store_clock_chunk_bytes)); /* more than one part */
     CHECK(f, tide_worker_begin(f->node, f->index, 0) == 0);

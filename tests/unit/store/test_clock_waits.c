@@ -15,7 +15,7 @@ static void create_table(struct cluster *c, const char *name, const char *consis
 
 /* Two keys whose home is another node; none: 0, 0. */
 static void keys_elsewhere(struct tide_table *table, uint64_t keys[2]) {
-    const struct tide__clocked *c = table->clocked;
+    const struct tide__clocked *c = tide__clocked_part(table);
     size_t found = 0;
     keys[0] = keys[1] = 0;
     for (uint64_t key = 0; key < KEYS && found < 2; key++) {
@@ -91,7 +91,7 @@ static void latch_run(struct fiber *f) {
     atomic_uint_fast64_t *word;
     struct tide__copy_record *copy;
     CHECK(f, tide_table_find(f->node, "counters", &table) == 0);
-    struct tide__clocked *c = table->clocked;
+    struct tide__clocked *c = tide__clocked_part(table);
     keys_elsewhere(table, keys);
     CHECK(f, keys[1] > keys[0]);
     char pull[100];
@@ -99,7 +99,7 @@ static void latch_run(struct fiber *f) {
              (unsigned long long)keys[0]);
     wait_for_waiter(f, pull);
     CHECK(f, tide__copy_lock(c, keys[1], false, true, &word, &old, &copy) == TIDE__FOUND);
-    tide__sync_wake(table->clocked->sync); /* any news: it looks again */
+    tide__sync_wake(tide__clocked_part(table)->sync); /* any news: it looks again */
     wait_for_waiter(f, "yield");
     atomic_store(&m->ticks, true);
     while (atomic_load(&c->floor[tide__slot_of(table, keys[0])]) < 1) {

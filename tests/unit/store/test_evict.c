@@ -144,7 +144,7 @@ static void entries_move_up_when_one_goes(void **state) {
     for (size_t i = 0; i < KEYS; i++) {
         push(table, keys[i]);
     }
-    atomic_store(&table->forget->epoch, TIDE__USE_EPOCHS + 1);
+    atomic_store(&tide__forget_of(table)->epoch, TIDE__USE_EPOCHS + 1);
     for (size_t i = 0; i < KEYS; i += 3) {
         (void)value(table, keys[i]); /* a pull is a use */
     }
@@ -164,17 +164,17 @@ static void a_row_expires_after_its_time_and_not_before(void **state) {
     struct tide_store *store = open_store();
     struct tide_table *table = make(store, (struct tide_table_options){.unused_ns = TIDE_UNUSED_NS_MIN});
     const uint32_t slot = (uint32_t)(tide_mix64(1) >> 52);
-    atomic_store(&table->forget->epoch, 65530); /* epochs begin anew at 65536 */
+    atomic_store(&tide__forget_of(table)->epoch, 65530); /* epochs begin anew at 65536 */
     push(table, 1);
-    atomic_store(&table->forget->epoch, (65530 + TIDE__USE_EPOCHS) & 65535);
+    atomic_store(&tide__forget_of(table)->epoch, (65530 + TIDE__USE_EPOCHS) & 65535);
     tide__forget_expire(table, slot);
     assert_true(has_row(table, 1));
-    atomic_store(&table->forget->epoch, (65530 + TIDE__USE_EPOCHS + 1) & 65535);
+    atomic_store(&tide__forget_of(table)->epoch, (65530 + TIDE__USE_EPOCHS + 1) & 65535);
     tide__forget_expire(table, slot);
     assert_false(has_row(table, 1));
-    atomic_store(&table->forget->epoch, 100);
+    atomic_store(&tide__forget_of(table)->epoch, 100);
     push(table, 1);
-    atomic_store(&table->forget->epoch, 90); /* the clock of another node is behind */
+    atomic_store(&tide__forget_of(table)->epoch, 90); /* the clock of another node is behind */
     tide__forget_expire(table, slot);
     assert_true(has_row(table, 1));
     tide_store_destroy(store);
@@ -187,7 +187,7 @@ static void an_assigned_row_does_not_expire_at_once(void **state) {
     struct tide_table *table = make(store, (struct tide_table_options){.unused_ns = TIDE_UNUSED_NS_MIN});
     const uint64_t key = 1;
     float row[2];
-    atomic_store(&table->forget->epoch, 1000);
+    atomic_store(&tide__forget_of(table)->epoch, 1000);
     assert_int_equal(tide__operate_plain(table, TIDE__PULL, true, &key, 1, row, NULL), 0);
     row[0] = 5;
     assert_int_equal(tide__operate_plain(table, TIDE__PUSH, true, &key, 1, NULL, row), 0);
@@ -206,7 +206,7 @@ static void what_goes_during_a_generation_is_kept_for_it(void **state) {
     assert_int_equal(tide__cut_init(table), 0);
     tide__cut_tell(table, 1, TIDE_NO_CLOCK, true);
     tide__cut_walk(table, false);
-    atomic_store(&table->forget->epoch, TIDE__USE_EPOCHS + 1);
+    atomic_store(&tide__forget_of(table)->epoch, TIDE__USE_EPOCHS + 1);
     tide__forget_expire(table, slot);
     assert_false(has_row(table, 1));
     struct tide__kept *kept = tide__cut_kept(table, slot);
@@ -226,7 +226,7 @@ static void keys_that_went_are_named_once(void **state) {
     assert_int_equal(tide__cut_init(table), 0);
     for (uint64_t key = 1; key <= 2; key++) {
         push(table, key);
-        atomic_fetch_add(&table->forget->epoch, TIDE__USE_EPOCHS + 1);
+        atomic_fetch_add(&tide__forget_of(table)->epoch, TIDE__USE_EPOCHS + 1);
         tide__forget_expire(table, (uint32_t)(tide_mix64(key) >> 52));
         if (key == 1) {
             assert_true(tide__forget_gone_begin(table));
@@ -257,7 +257,7 @@ static void a_generation_of_changes_knows_all_keys_that_went(void **state) {
     for (uint32_t full = 0; full < 2; full++) {
         tide__cut_tell(table, full + 1, TIDE_NO_CLOCK, full);
         push(table, 1);
-        atomic_fetch_add(&table->forget->epoch, TIDE__USE_EPOCHS + 1);
+        atomic_fetch_add(&tide__forget_of(table)->epoch, TIDE__USE_EPOCHS + 1);
         tide__forget_expire(table, (uint32_t)(tide_mix64(1) >> 52));
         assert_true(tide__forget_gone_lost(table));
         assert_int_equal(tide__forget_gone_begin(table), full);

@@ -89,8 +89,8 @@ struct world {
     const char *verdict;
 };
 
-static struct tide__trails trails; /* of the home */
-static struct tide_table the_table = {.trails = &trails};
+static struct tide__owners owners_part; /* of the home */
+static struct tide_table the_table = {.parts[TIDE__PART_OWNERS] = &owners_part};
 enum { KEY = 7 };
 
 static void blame(struct world *w, const char *what) {

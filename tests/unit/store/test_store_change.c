@@ -30,7 +30,7 @@ static uint64_t key_on(struct cluster *c, uint16_t home, uint16_t copy) {
     for (uint64_t key = 0; key < KEYS; key++) {
         const uint32_t slot = tide__slot_of(table, key);
         if (home_at(c, 1, key) == home &&
-            (!copy || atomic_load(&table->replicas->chain[slot]) == copy)) {
+            (!copy || atomic_load(&tide__replicas_of(table)->chain[slot]) == copy)) {
             return key;
         }
     }
@@ -168,7 +168,7 @@ static void old_home_hears(struct cluster *c, uint64_t key) {
 
 static bool is_open(struct cluster *c, uint64_t key) {
     struct tide_table *table = table_of(c, 2, "t");
-    return table->replicas->slots[tide__slot_of(table, key)].opening == TIDE__OPEN;
+    return tide__replicas_of(table)->slots[tide__slot_of(table, key)].opening == TIDE__OPEN;
 }
 
 /* A push comes to the old home before that hears, and is dropped; the next one of its worker comes
@@ -238,7 +238,7 @@ static void a_row_on_its_way_from_who_leaves_is_waited_for(void **state) {
     run_alone(&c, 1, localize_run, &s);
     tide_sim_set_latency(c.sim, 10 * MS, 10 * MS);
     tide_net_leave(tide_net_of(c.nodes[1]));
-    WAIT_UNTIL(&c, tide__slab_used(&table_of(&c, 2, "t")->arrivals) > 0); /* it asks for the row */
+    WAIT_UNTIL(&c, tide__slab_used(&tide__owners_of(table_of(&c, 2, "t"))->arrivals) > 0); /* it asks for the row */
     tide_sim_cut(c.sim, "n2", "n3", true);
     pause_cluster(&c, 400 * MS);
     tide_sim_cut(c.sim, "n2", "n3", false);
@@ -295,7 +295,7 @@ static void keys_of_two_reports(struct cluster *c, uint64_t *keys) {
     enum { EARLY = 300 };
     unsigned count = 0;
     for (uint64_t key = 0; key < KEYS; key++) { /* dense by hash: a slot each, in order */
-        if (home_at(c, 1, key) == 2 && atomic_load(&table->replicas->chain[key]) == 3) {
+        if (home_at(c, 1, key) == 2 && atomic_load(&tide__replicas_of(table)->chain[key]) == 3) {
             assert_int_equal(tide__slot_of(table, key), key);
             keys[0] = count++ == EARLY ? key : keys[0];
             keys[1] = key;
@@ -329,8 +329,8 @@ static void pushes_that_go_again_keep_their_order(void **state) {
     create(&c,
            (struct tide_table_options){.name = "t", .key_count = KEYS, .width = 1, .replicas = 1});
     keys_of_two_reports(&c, keys);
-    struct tide__replicas *home = table_of(&c, 1, "t")->replicas,
-                          *copy = table_of(&c, 0, "t")->replicas;
+    struct tide__replicas *home = tide__replicas_of(table_of(&c, 1, "t")),
+                          *copy = tide__replicas_of(table_of(&c, 0, "t"));
     pause_cluster(&c, TIDE_SECOND);
     tide_sim_set_latency(c.sim, 10 * MS, 10 * MS);
     tide_net_leave(tide_net_of(c.nodes[2]));
@@ -356,7 +356,7 @@ static void pushes_that_go_again_keep_their_order(void **state) {
  * or none. */
 static uint32_t slot_that_joins(struct cluster *c) {
     static const uint64_t before[] = {1 | 3 << 16, 3 | 1 << 16}, joins = UINT64_C(4) << 32;
-    const struct tide__replicas *home = table_of(c, 1, "t")->replicas;
+    const struct tide__replicas *home = tide__replicas_of(table_of(c, 1, "t"));
     for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT; slot++) {
         const uint64_t chain = atomic_load(&home->chain[slot]);
         if (home_at(c, 1, slot) == 2 &&
@@ -369,8 +369,8 @@ static uint32_t slot_that_joins(struct cluster *c) {
 
 /* Does the controller count on a copy of node 4 that is not there? */
 static bool counts_on_nothing(struct cluster *c) {
-    const struct tide__replicas *told = table_of(c, 0, "t")->replicas,
-                                *copy = table_of(c, 3, "t")->replicas;
+    const struct tide__replicas *told = tide__replicas_of(table_of(c, 0, "t")),
+                                *copy = tide__replicas_of(table_of(c, 3, "t"));
     bool any = false;
     for (uint32_t slot = 0; slot < TIDE_SLOT_COUNT && !any; slot++) {
         any = tide__chain_has(atomic_load(&told->chain[slot]), 4) && home_at(c, 1, slot) == 2 &&
@@ -388,8 +388,8 @@ static void who_has_joined_and_let_go_is_not_counted_on(void **state) {
     open_cluster(&c, true, 4, 1);
     create(&c,
            (struct tide_table_options){.name = "t", .key_count = KEYS, .width = 1, .replicas = 2});
-    const struct tide__replicas *told = table_of(&c, 0, "t")->replicas,
-                                *copy = table_of(&c, 3, "t")->replicas;
+    const struct tide__replicas *told = tide__replicas_of(table_of(&c, 0, "t")),
+                                *copy = tide__replicas_of(table_of(&c, 3, "t"));
     pause_cluster(&c, TIDE_SECOND);
     tide_sim_set_latency(c.sim, 10 * MS, 10 * MS);
     tide_net_leave(tide_net_of(c.nodes[2]));
@@ -449,7 +449,7 @@ static uint64_t key_with_chain(struct cluster *c, uint64_t chain) {
     const struct tide_table *told = table_of(c, 0, "t");
     uint64_t key = 0;
     while (key < KEYS &&
-           (home_at(c, 1, key) != 2 || atomic_load(&told->replicas->chain[key]) != chain)) {
+           (home_at(c, 1, key) != 2 || atomic_load(&tide__replicas_of(told)->chain[key]) != chain)) {
         key++; /* dense by hash: a slot each */
     }
     return key;
@@ -467,7 +467,7 @@ static void a_home_before_the_last_serves_nothing_stale(void **state) {
     create(&c,
            (struct tide_table_options){.name = "t", .key_count = KEYS, .width = 1, .replicas = 2});
     const struct tide_table *told = table_of(&c, 0, "t");
-    const struct tide__replicas *last = table_of(&c, 3, "t")->replicas;
+    const struct tide__replicas *last = tide__replicas_of(table_of(&c, 3, "t"));
     pause_cluster(&c, TIDE_SECOND);
     tide_sim_set_latency(c.sim, 10 * MS, 10 * MS);
     tide_net_leave(tide_net_of(c.nodes[1]));

@@ -1,5 +1,6 @@
 /* Tables of several nodes, on real sockets and in the simulator: sums, order, moves, deaths. */
 #include "store/core/node_store.h"
+#include "store/core/technique.h"
 #include "store_world.h"
 #include "tide/placement.h"
 #include "tide/stats.h"
@@ -778,7 +779,7 @@ static void out_of_range_run(struct fiber *f) {
     struct tide_writer w;
     uint8_t body[128];
     tide_writer_init(&w, body, sizeof body);
-    tide_write_array(&w, table->replicas ? 12 : 11);
+    tide_write_array(&w, table->operations->groups ? 12 : 11);
     tide_write_uint(&w, TIDE__PUSH);
     tide_write_uint(&w, table->id);
     tide_write_uint(&w, 77);
@@ -787,7 +788,7 @@ static void out_of_range_run(struct fiber *f) {
     tide_write_uint(&w, 0);
     tide_write_uint(&w, 0);
     tide_write_uint(&w, TIDE_NO_CLOCK);
-    if (table->replicas) {
+    if (table->operations->groups) {
         tide_write_typed(&w, TIDE_U64, (uint64_t[2]){77, 1}, 2);
     }
     tide_write_nil(&w);

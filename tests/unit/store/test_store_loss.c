@@ -1,4 +1,5 @@
 /* What a death or a departure takes with it, and what not. */
+#include "store/adaptive/owner.h"
 #include "store/rows/slot_index.h"
 #include "store_world.h"
 #include "tide/placement.h"
@@ -226,7 +227,7 @@ static void nobody_waits_for_what_a_dead_home_has_arranged(void **state) {
     finish(&c, fibers, 2);
     assert_int_equal(wishes[0].code, TIDE_EDIED);
     assert_int_equal(wishes[1].code, TIDE_EDIED);
-    assert_int_equal(tide__slab_used(&table_of(&c, 2, "w")->arrivals), 0);
+    assert_int_equal(tide__slab_used(&tide__owners_of(table_of(&c, 2, "w"))->arrivals), 0);
     close_cluster(&c);
 }
 

@@ -16,7 +16,7 @@ static uint64_t key_on(struct cluster *c, uint16_t home, uint16_t copy) {
     for (uint64_t key = 0; key < KEYS; key++) {
         const uint32_t slot = tide__slot_of(table, key);
         if (tide__route_home(atomic_load(&table->slots[slot].route)) == home &&
-            atomic_load(&table->replicas->chain[slot]) == copy) {
+            atomic_load(&tide__replicas_of(table)->chain[slot]) == copy) {
             return key;
         }
     }

@@ -31,13 +31,13 @@ static void node_init(struct node *n) {
     n->store->replication = calloc(1, sizeof *n->store->replication);
     n->table = calloc(1, sizeof *n->table);
     n->table->store = n->store;
-    n->table->replicas = calloc(1, sizeof *n->table->replicas);
+    n->table->parts[TIDE__PART_REPLICAS] = calloc(1, sizeof *tide__replicas_of(n->table));
     assert_int_equal(tide__dedup_create(n->table), 0);
 }
 
 static void node_deinit(struct node *n) {
     tide__dedup_destroy(n->table);
-    free(n->table->replicas);
+    free(tide__replicas_of(n->table));
     free(n->table);
     free(n->store->replication);
     free(n->store);
@@ -46,7 +46,7 @@ static void node_deinit(struct node *n) {
 /* What of a push is new in some of its slots is applied there, as a home does. */
 static void push(struct node *n, struct tide_random *random, unsigned origin, uint64_t sequence) {
     const enum tide__id_state state = tide__dedup_look(n->table, origins[origin], sequence);
-    const struct tide__replicas *replicas = n->table->replicas;
+    const struct tide__replicas *replicas = tide__replicas_of(n->table);
     bool any = false;
     assert_int_equal(state == TIDE__ID_OVER, sequence < *low_of(n, origin));
     assert_int_equal(tide__dedup_reserve(n->table, origins[origin], 1, SLOTS), 0);
@@ -86,8 +86,8 @@ static void tell_slot(struct node *n, unsigned s, bool listed) {
     uint64_t *ids = calloc(tide__dedup_untold(n->table) + 1, TIDE__ID_FIELDS * sizeof *ids);
     static bool heard[ORIGINS][SEQUENCES];
     memset(heard, 0, sizeof heard);
-    tide__replicas_mark(n->table->replicas);
-    (void)(listed && tide__replicas_first(n->table->replicas, slots[s]));
+    tide__replicas_mark(tide__replicas_of(n->table));
+    (void)(listed && tide__replicas_first(tide__replicas_of(n->table), slots[s]));
     const uint32_t count = tide__dedup_tell(n->table, ids);
     for (const uint64_t *id = ids; id < ids + TIDE__ID_FIELDS * count; id += TIDE__ID_FIELDS) {
         assert_int_equal(id[0], slots[s]);

@@ -1,5 +1,6 @@
 /* Rows that move to who localizes them, on real sockets and in the simulator: fights, order,
  * leaving, deaths, files. */
+#include "store/adaptive/owner.h"
 #include "store/rows/slot_index.h"
 #include "store_world.h"
 #include "tide/placement.h"
@@ -133,7 +134,7 @@ static void nothing_is_left(struct cluster *c, const char *name) {
         if (c->nodes[n]) {
             tide_table_stats(table_of(c, n, name), &s);
             assert_int_equal(s.surprises, 0);
-            assert_int_equal(tide__slab_used(&table_of(c, n, name)->arrivals), 0);
+            assert_int_equal(tide__slab_used(&tide__owners_of(table_of(c, n, name))->arrivals), 0);
             in += s.relocated_in;
             out += s.relocated_out;
             assert_true(s.relocated_in == 0 || s.relocate_ns_sum / s.relocated_in > 0);

@@ -266,7 +266,7 @@ static void copies_are_equal(struct world *w) {
         struct tide_table *known = table_of(&w->c, 0, "hot");
         const uint32_t slot = tide__slot_of(known, key);
         const uint16_t home = tide__route_home(atomic_load(&known->slots[slot].route));
-        const uint64_t chain = atomic_load(&known->replicas->chain[slot]);
+        const uint64_t chain = atomic_load(&tide__replicas_of(known)->chain[slot]);
         float rows[2][WIDTH] = {{0}};
         bool at_home = raw_row(table_of(&w->c, home - 1u, "hot"), key, rows[0]);
         for (unsigned n = 0; n < w->nodes; n++) {
@@ -508,12 +508,12 @@ static bool joins_behind(struct world *w, unsigned home, unsigned leaver) {
     bool any = false;
     for (uint64_t k = 0; k < KEYS && !any; k++) {
         const uint32_t slot = tide__slot_of(known, key_of(w->h, k));
-        const uint64_t chain = atomic_load(&known->replicas->chain[slot]);
+        const uint64_t chain = atomic_load(&tide__replicas_of(known)->chain[slot]);
         bool fits = tide__route_home(atomic_load(&known->slots[slot].route)) == home + 1 &&
                     tide__chain_has(chain, (uint16_t)(leaver + 1));
         for (unsigned n = 0; n < w->nodes && fits && !any; n++) {
             any = n != home && n != leaver && !tide__chain_has(chain, (uint16_t)(n + 1)) &&
-                  table_of(&w->c, n, "hot")->replicas->slots[slot].held;
+                  tide__replicas_of(table_of(&w->c, n, "hot"))->slots[slot].held;
         }
     }
     return any;
@@ -641,7 +641,7 @@ static void stale_run(struct fiber *f) {
         if (there->slot_versions[slot] == 1) {
             continue; /* its home is the first one */
         }
-        const uint64_t number = there->replicas->slots[slot].number + 1;
+        const uint64_t number = tide__replicas_of(there)->slots[slot].number + 1;
         float row[WIDTH] = {5};
         struct tide_writer m;
         tide_writer_init(&m, NULL, 0);
@@ -659,7 +659,7 @@ static void stale_run(struct fiber *f) {
                            m.size) == 0);
         tide_writer_release(&m);
         (void)tide_sleep(TIDE_SECOND / 100);
-        CHECK(f, there->replicas->slots[slot].number == number - 1);
+        CHECK(f, tide__replicas_of(there)->slots[slot].number == number - 1);
     }
 }
 
@@ -697,7 +697,7 @@ static void joining_run(struct fiber *f) {
 }
 
 static uint64_t chain_at(struct cluster *c, unsigned node, uint32_t slot) {
-    return atomic_load(&table_of(c, node, "hot")->replicas->chain[slot]);
+    return atomic_load(&tide__replicas_of(table_of(c, node, "hot"))->chain[slot]);
 }
 
 /* A slot of n2 that has no copy on `node`. */

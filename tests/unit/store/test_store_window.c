@@ -547,7 +547,7 @@ static void what_is_answered_behind_a_shipment_is_at_risk(void **state) {
     struct cluster c;
     open_two(&c);
     struct tide_table *table = table_of(&c, 0, "hot");
-    struct tide__async_replication *a = table->replicas->async;
+    struct tide__async_replication *a = tide__replicas_of(table)->async;
     assert_true(tide__lost_updates_given(table, 2, 5));
     struct tide__flight *flight = calloc(1, sizeof *flight + a->peer_count * sizeof flight->given[0]);
     tide__lost_updates_mark_given(a, flight);

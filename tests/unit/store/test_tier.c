@@ -100,7 +100,7 @@ static void places_agree(struct tide_table *table) {
         backs += tier->back[row] != TIDE__PLACE_NONE;
     }
     assert_int_equal(live, cold + backs);
-    assert_int_equal(tide__slab_used(&table->arrivals), 0);
+    assert_int_equal(tide__slab_used(&tide__owners_of(table)->arrivals), 0);
 }
 
 static void rows_freeze_and_come_back(bool simulated, unsigned nodes, uint8_t technique, uint8_t keys) {
@@ -129,7 +129,7 @@ static void rows_freeze_and_come_back(bool simulated, unsigned nodes, uint8_t te
         cold += s.cold_rows;
         assert_true(s.thawed > 0 && s.frozen > 0 && s.disk_bytes > 0);
         assert_int_equal(s.surprises, 0);
-        const uint64_t most = atomic_load(&table->tier->rows_most);
+        const uint64_t most = atomic_load(&tide__tiered_of(table)->rows_most);
         assert_true(s.rows <= most + most / 8 + 2 && s.rows < COUNT / 4);
         places_agree(table);
         tide_table_release(table);

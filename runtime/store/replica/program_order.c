@@ -10,7 +10,8 @@
  */
 #include "store/core/node_store.h"
 #include "store/core/send.h"
-#include "store/operation/program_order.h"
+#include "store/replica/program_order.h"
+#include "store/replica/replica.h"
 
 struct key_set { /* open addressing; 0: free, else 1 + position in `keys` */
     const uint64_t *keys;
@@ -49,9 +50,7 @@ static bool has_key(const struct key_set *set, uint64_t key) {
 
 static bool asks_for(const struct tide__pending *p, const struct key_set *set) {
     for (uint32_t i = 0; i < p->count; i++) {
-        uint64_t key;
-        memcpy(&key, (const char *)p->message->data + p->keys_at + (size_t)i * sizeof key, sizeof key);
-        if (p->at[i] && has_key(set, key)) {
+        if (p->at[i] && has_key(set, tide__pending_key(p, i))) {
             return true;
         }
     }
@@ -63,8 +62,9 @@ static struct tide__pending *earlier_pull(const struct tide_table *table, const 
                                           const struct key_set *set) {
     struct tide__pending *found = NULL;
     for (struct tide__pending *p = table->store->pending.first; p; p = p->next) {
-        if (p->fiber == fiber && p->table == table) {
-            p->follows = false;
+        struct tide__program_order *order = p->part;
+        if (p->table == table && order->fiber == fiber) {
+            order->follows = false;
             found = !found && asks_for(p, set) ? p : found;
         }
     }
@@ -74,7 +74,7 @@ static struct tide__pending *earlier_pull(const struct tide_table *table, const 
 static bool is_free(const struct tide_table *table) {
     return TIDE_MUTANT(pull_overtaken) || !tide_fiber_current() ||
            /* relaxed: what counts are this thread's own pulls */
-           atomic_load_explicit(&table->async_pulls, memory_order_relaxed) == 0;
+           atomic_load_explicit(&tide__replicas_of(table)->async_pulls, memory_order_relaxed) == 0;
 }
 
 bool tide__program_order_is_held(struct tide_table *table, const uint64_t *keys, size_t count) {
@@ -106,7 +106,7 @@ int tide__program_order_wait(struct tide_table *table, const uint64_t *keys, siz
         tide_lock(&t->lock);
         struct tide__pending *p = earlier_pull(table, fiber, set);
         if (p) {
-            p->follows = !code;
+            ((struct tide__program_order *)p->part)->follows = !code;
         }
         tide_unlock(&t->lock);
         if (!p || code) {
@@ -120,13 +120,21 @@ int tide__program_order_wait(struct tide_table *table, const uint64_t *keys, siz
     return code ? tide__store_gave_up(code, what, "no answer") : 0;
 }
 
-void tide__program_order_begin(struct tide__pending *p) {
-    atomic_fetch_add_explicit(&p->table->async_pulls, 1, memory_order_relaxed);
+void tide__program_order_begin(struct tide__pending *p, const void *keys, bool async) {
+    (void)keys;
+    struct tide__program_order *order = p->part;
+    if (async && p->kind == TIDE__PULL && tide_fiber_current()) {
+        order->fiber = tide_fiber_current();
+        atomic_fetch_add_explicit(&tide__replicas_of(p->table)->async_pulls, 1, memory_order_relaxed);
+    }
 }
 
 void tide__program_order_end(struct tide__pending *p) {
-    atomic_fetch_sub_explicit(&p->table->async_pulls, 1, memory_order_relaxed);
-    if (p->follows) { /* under the lock, without which the fiber does not leave */
-        tide_fiber_wake(p->fiber);
+    const struct tide__program_order *order = p->part;
+    if (order->fiber) {
+        atomic_fetch_sub_explicit(&tide__replicas_of(p->table)->async_pulls, 1, memory_order_relaxed);
+    }
+    if (order->follows) { /* under the lock, without which the fiber does not leave */
+        tide_fiber_wake(order->fiber);
     }
 }
