@@ -89,6 +89,27 @@ describe("the keeper of runs", function()
     assert.same({n1 = 2}, list[9].grant)
   end)
 
+  it("ends a run after its time, by a clock that nobody sets", function()
+    local stopped, set = 0, 0
+    fake.core.wall = function() return 1e9 + set + fake.time end
+    fake.core.monitor = function() return "m" end
+    fake.core.send = function(_, value) stopped = stopped + (value.op == "verb.stop" and 1 or 0) end
+    answers_to {
+      {op = "open", job = "a", uid = "u", slots = 1}, {op = "grant", n = 1}, {op = "time", name = "1", seconds = 3600},
+      {op = "tell", n = 1, uid = "u", state = "running"}, {op = "held"},
+      function() set = 86400 end, {op = "held"}, {op = "held"},
+      function()
+        assert.equal(0, stopped)
+        fake.time = fake.time + 3590
+      end, {op = "held"}, {op = "held"},
+      function()
+        assert.equal(0, stopped)
+        fake.time = fake.time + 11
+      end, {op = "held"}, {op = "held"},
+    }
+    assert.equal(1, stopped)
+  end)
+
   it("lets nobody end or close a run under the number of another", function()
     local list <const> = answers_to {
       {op = "open", job = "a", uid = "u", slots = 1}, {op = "grant", n = 1},

@@ -716,10 +716,20 @@ function ops.time(request)
   return {name = r.name, state = r.state, time_s = r.time_s}
 end
 
+-- How long a run has had its slots. The record has the wall clock's time, which another keeper can read; it is looked at
+-- once, because a clock that is set later must not end the run.
+local function age_of(r)
+  if not r.started_at then return 0 end
+  if r._aged_from ~= r.started_at then
+    r._aged_from, r._slots_since = r.started_at, core.now() - math.max(0, core.wall() - r.started_at)
+  end
+  return core.now() - r._slots_since
+end
+
 -- Its time is over: it stops at its next report, and is ended where that does not come.
 local function stop_late(r)
-  local age <const> = r.time_s and r.started_at and core.wall() - r.started_at or 0
-  if age <= (r.time_s or 0) or r._late or not r._controller or keeper.ENDED[r.state] then return end
+  local age <const> = age_of(r)
+  if not r.time_s or age <= r.time_s or r._late or not r._controller or keeper.ENDED[r.state] then return end
   r._late = true
   core.event("run", ("%s: its time of %s is over"):format(r.name, units.format_duration(r.time_s)))
   core.send(r._controller, {op = "verb.stop", within_s = LATE_GRACE_S, reason = "its time is over"}, "answer")
