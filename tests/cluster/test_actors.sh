@@ -44,7 +44,7 @@ tide.main(function()
   print("late", got[3], lost[3].code, lost[3].node)
   local h <close> = cluster:group(Probe, {from = 0}, {on = "n1"})
   print("ref", g:ranks {1}:call("ask", h:ref())[1])
-  for _, wrong in ipairs {{on = "n9"}, {each = 0}, {restart = -1}, {nods = "n1"}} do
+  for _, wrong in ipairs {{on = "n9"}, {each = 0}, {each = 1e9}, {restart = -1}, {nods = "n1"}} do
     local ok, err = pcall(cluster.group, cluster, Probe, {}, wrong)
     print("wrong", ok, err.code)
   end

@@ -364,7 +364,7 @@ end
 ---@type tide.declared[]
 local OPTIONS <const> = {
   {name = "on", type = "string", default = "@all", doc = "nodes (@all)"},
-  {name = "each", type = "integer", min = 1, default = 1, doc = "members a node (1)"},
+  {name = "each", type = "integer", min = 1, max = 10000, default = 1, doc = "members a node (1)"},
   {name = "restart", type = "integer", min = 0, default = 0,
    doc = "how often a minute one that ends by an error is started again (0)"},
   {name = "threads", type = "boolean", default = false, doc = "on worker threads"},
