@@ -34,6 +34,28 @@ nothing_left
 run 0 run boom.lua --help
 says out.txt '\-\-nodes'
 
+cat >alias.lua <<'LUA'
+local tide = require "tide"
+local function one(name) return tide.table {keys = tide.dense(10), width = 1, name = name} end
+local jobs = {
+  tide.job {name = "twice", tables = function() return {a = one "x", b = one "x"} end, worker = function() end},
+  tide.job {name = "crossed", tables = function() return {a = one "b", b = one()} end, worker = function() end},
+  tide.job {name = "listed", tables = function() return {one()} end, worker = function() end},
+}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 1}
+  for _, job in ipairs(jobs) do
+    local ok, err = pcall(cluster.start, cluster, job)
+    print(ok, err.code, err.message)
+  end
+end)
+LUA
+run 0 run alias.lua
+says out.txt '^false.T0203.tables `a` and `b` of job `twice` are both called `twice-1\.x`'
+says out.txt '^false.T0203.tables `a` and `b` of job `crossed` are both called `crossed-2\.b`'
+says out.txt '^false.T0203.a table of job `listed` has no name'
+nothing_left
+
 echo 'local x = = 1' >syntax.lua
 run 1 run syntax.lua
 says err.txt 'T0201'

@@ -84,13 +84,17 @@ end
 ---Makes the job's tables on all nodes, or finds those with names of their own.
 local function create_tables(self, resumed)
   local handles, names, keeps, named = {}, {}, {}, {}
-  local specs <const> = {}
+  local specs <const>, taken <const> = {}, {}
   for key, spec in pairs(table_specs(self.job)) do
+    if type(key) ~= "string" then
+      error(script.error("T0203", ("a table of job `%s` has no name: tables = {NAME = tide.table {..}}"):format(
+        self.job.name)), 0)
+    end
     specs[key] = table_spec.is(spec) and spec or table_spec.new(spec)
   end
   self.domain = domain_of(self, specs)
-  for key, spec in pairs(specs) do
-    local o = {}
+  for _, key in ipairs(text.sorted_keys(specs)) do
+    local spec <const>, o = specs[key], {}
     for k, v in pairs(spec) do o[k] = v end
     if not spec.shared then o.run, o.domain, o.run_memory = self.number, self.domain, self.memory end
     o.name = name_of(self, key, spec)
@@ -98,6 +102,11 @@ local function create_tables(self, resumed)
       error(script.error("T0203", ("table `%s` of run %s would be called `%s`: at most 63 small letters, digits, `.`, "
         .. "`_`, `-`"):format(key, self.name, o.name)), 0)
     end
+    if taken[o.name] then -- each push of one would be a push of the other
+      error(script.error("T0203", ("tables `%s` and `%s` of job `%s` are both called `%s`"):format(
+        taken[o.name], key, self.job.name, o.name)), 0)
+    end
+    taken[o.name] = key
     o.keep, o.shared = nil, nil
     o.seed = spec.seed or self.seed
     local handle, err = core.table(o)
