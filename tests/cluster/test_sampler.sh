@@ -14,7 +14,8 @@ end
 
 local job = tide.job {
   name = "sample",
-  tables = {t = tide.table {keys = tide.dense(1000), width = 4, technique = "relocate"}},
+  tables = {t = tide.table {keys = tide.dense(1000), width = 4, technique = "relocate"},
+            h = tide.table {keys = tide.hashed(), width = 1}},
   worker = function(w)
     local t = w.tables.t
     for level, scheme in pairs(SCHEMES) do
@@ -39,13 +40,15 @@ local job = tide.job {
     refused("has 0 keys left, not 1", s.pull, s, h, 1)
     refused("no sample 9", s.finish, s, 9)
     s = t:sampler {dist = function() error("boom") end}
-    refused("sample.lua:36: boom", s.prepare, s, 2)
+    refused("sample.lua:37: boom", s.prepare, s, 2)
     s = t:sampler {dist = function() return "x" end}
     refused("gave no key", s.prepare, s, 2)
     s = t:sampler {dist = function() return 1000 end}
     refused("key 1000 was drawn outside 0..999", s.prepare, s, 2)
     refused("weight 2 is not a number", t.sampler, t, {dist = {1, "x"}})
     refused("all 2 weights are 0", t.sampler, t, {dist = {0, 0}})
+    refused("dist has no weights", t.sampler, t, {dist = {}})
+    refused("hashed keys needs `count`", w.tables.h.sampler, w.tables.h, {})
     refused("no field 'schema'", t.sampler, t, {schema = 1})
     refused("is not one of its values", t.sampler, t, {scheme = "pools"})
     refused("not both", t.sampler, t, {scheme = "pool", level = "conform"})

@@ -109,6 +109,9 @@ static const double *read_weights(lua_State *L, int index, size_t *count) {
         luaL_error(L, "sampler: dist is \"uniform\", weights, or a function");
     }
     *count = tensor ? tide__lua_tensor_count(tensor) : lua_rawlen(L, index);
+    if (*count == 0) {
+        luaL_error(L, "sampler: dist has no weights");
+    }
     double *weights = lua_newuserdatauv(L, *count * sizeof *weights + 1, 0);
     for (size_t i = 0; i < *count; i++) {
         int number;

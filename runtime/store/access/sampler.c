@@ -431,7 +431,10 @@ static int check(struct tide_table *table, struct tide_sampler_options *o) {
         o->key_count = table->options.key_count - o->first_key;
     }
     if (o->key_count == 0 || (o->weights && o->key_count > UINT32_MAX)) {
-        return tide_fail(TIDE_EINVAL, "sampler of '%s': key_count is needed, with weights < 2^32", table->name);
+        return tide_fail(TIDE_EINVAL,
+                         "sampler of '%s': a table of hashed keys needs `count`, the keys to draw from, or weights, "
+                         "fewer than 2^32",
+                         table->name);
     }
     if (dense && (o->first_key >= table->options.key_count || o->key_count > table->options.key_count - o->first_key)) {
         return tide_fail(TIDE_ERANGE, "sampler of '%s': keys %llu to %llu of 0..%llu", table->name,
