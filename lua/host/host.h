@@ -183,6 +183,12 @@ struct tide_lua_tensor {
 static inline size_t tide__lua_tensor_count(const struct tide_lua_tensor *tensor) {
     return tensor->t.rows * tensor->t.columns;
 }
+
+/* Whether two tensors share memory: what one of them writes would be read from the other, changed. */
+static inline bool tide__lua_tensor_overlap(const struct tide_lua_tensor *a, const struct tide_lua_tensor *b) {
+    const char *x = a->t.data, *y = b->t.data;
+    return x < y + tide__lua_tensor_count(b) * b->element && y < x + tide__lua_tensor_count(a) * a->element;
+}
 /* Pushes a zeroed tensor. Raises on absurd sizes. */
 struct tide_lua_tensor *tide__lua_tensor_new(lua_State *L, int type, size_t rows, size_t columns);
 /* Pushes a tensor over memory of the value at `owner`, which it keeps alive. */

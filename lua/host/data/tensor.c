@@ -389,9 +389,12 @@ static int tensor_pick(lua_State *L) {
     size_t count = tide__lua_tensor_count(numbers), bytes = from->t.columns * from->element;
     luaL_argcheck(L, from->t.type == to->t.type && from->t.columns == to->t.columns, 2, "has other rows");
     luaL_argcheck(L, numbers->t.type == TIDE_U32 && count <= to->t.rows, 3, "is no u32 tensor of as many rows");
+    luaL_argcheck(L, !tide__lua_tensor_overlap(from, to), 2, "is part of the tensor that changes: give a x:copy()");
     const uint32_t *number = numbers->t.data;
     for (size_t i = 0; i < count; i++) {
         luaL_argcheck(L, number[i] < from->t.rows, 3, "has a number beyond the last row");
+    }
+    for (size_t i = 0; i < count; i++) {
         memcpy((char *)to->t.data + i * bytes, (const char *)from->t.data + number[i] * bytes, bytes);
     }
     lua_settop(L, 1);

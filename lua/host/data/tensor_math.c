@@ -23,12 +23,6 @@ static double first_element(const struct tide_lua_tensor *t) {
     return t->t.type == TIDE_F32 ? (double)*(const float *)t->t.data : *(const double *)t->t.data;
 }
 
-/* Do two tensors share memory? What is written would be read changed. */
-static bool overlap(const struct tide_lua_tensor *a, const struct tide_lua_tensor *b) {
-    const char *x = a->t.data, *y = b->t.data;
-    return x < y + tide__lua_tensor_count(b) * b->element && y < x + tide__lua_tensor_count(a) * a->element;
-}
-
 struct tide_lua_operand tide__lua_operand_check(lua_State *L, int index, const struct tide_lua_tensor *target,
                                                 const char *what) {
     if (lua_type(L, index) == LUA_TNUMBER) {
@@ -49,7 +43,7 @@ struct tide_lua_operand tide__lua_operand_check(lua_State *L, int index, const s
                    (lua_Integer)x->t.rows, (lua_Integer)x->t.columns, (lua_Integer)target->t.rows,
                    (lua_Integer)target->t.columns, (lua_Integer)target->t.columns, (lua_Integer)target->t.rows);
     }
-    if ((!rows || !columns || x->t.data != target->t.data) && overlap(x, target)) {
+    if ((!rows || !columns || x->t.data != target->t.data) && tide__lua_tensor_overlap(x, target)) {
         luaL_error(L, "%s is part of the tensor that changes: give a x:copy()", what);
     }
     if (columns && !rows && target->t.columns == 1) { /* 1 x 1 */
@@ -441,6 +435,9 @@ static int tensor_scatter_add(lua_State *L) {
     const struct tide_lua_tensor as_many = {.t = {.rows = count, .columns = t->t.columns, .type = t->t.type},
                                             .element = t->element};
     const struct tide_lua_operand x = tide__lua_operand_check(L, 3, &as_many, "what is added");
+    const struct tide_lua_tensor *added = tide__lua_tensor_at(L, 3);
+    luaL_argcheck(L, !added || !tide__lua_tensor_overlap(added, t), 3,
+                  "is part of the tensor that changes: give a x:copy()");
     if (t->t.type == TIDE_F32 && t->t.columns == 1) {
         const float number = (float)x.number;
         const bool each = x.data && (x.whole || x.row_step > 0);
@@ -504,7 +501,7 @@ static int tensor_matmul(lua_State *L) {
     if (t->t.type != TIDE_F32 || a->t.type != TIDE_F32 || b->t.type != TIDE_F32) {
         return luaL_error(L, "matmul is for f32 tensors: t:convert \"f32\" gives one");
     }
-    luaL_argcheck(L, !overlap(t, a) && !overlap(t, b), 1, "shares memory with a factor: the product needs its own");
+    luaL_argcheck(L, !tide__lua_tensor_overlap(t, a) && !tide__lua_tensor_overlap(t, b), 1, "shares memory with a factor: the product needs its own");
     bool transpose_a = false, transpose_b = false;
     double scale = 1, keep = 0;
     if (!lua_isnoneornil(L, 4)) {
