@@ -129,7 +129,7 @@ for id in $(cut -f1 out.txt); do
     run 0 runs show "$id"
     says out.txt '^state +lost: its driver is gone$'
     says out.txt '^reports +[1-9]'
-    run 0 log --run "$id" --last 3
+    run 0 runs logs "$id" --all --last 3
 done
 
 # Trials.

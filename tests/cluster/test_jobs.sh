@@ -209,7 +209,7 @@ run 0 submit broken.lua
 name=$(grep -o '^broken-[0-9]*' out.txt)
 run 1 job wait "$name"
 says err.txt "$name: failed, broken.lua:6: attempt to index a nil value \\(local 'x'\\) \\(on n[12], worker broken/[1-4]\\)"
-for words in "job attach $name" 'log --run last' 'runs show last'; do
+for words in "job attach $name" 'runs logs last' 'runs logs last --all' 'runs show last'; do
     # shellcheck disable=SC2086
     "$TIDE" $words >out.txt 2>err.txt </dev/null
     [ "$words" = 'runs show last' ] || says out.txt 'from main' # that shows the last lines
@@ -222,7 +222,7 @@ says out.txt $'\x1b\\[32mgreen'
 says_not out.txt $'\x1b\\]'
 run 0 job logs --raw "$name"
 says out.txt $'\x1b\\]0;title'
-for words in "job show $name" events 'runs show last' 'log --run last --level error'; do
+for words in "job show $name" events 'runs show last' 'runs logs last --level error'; do
     # shellcheck disable=SC2086
     run 0 $words --json
     says out.txt 'broken.lua:6'

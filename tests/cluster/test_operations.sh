@@ -21,21 +21,63 @@ tide.main(function()
 end)
 LUA
 run 0 run talk.lua
-run 0 log --run last
+run 0 runs logs last --all
 says out.txt '^20[0-9-]{8} [0-9:.]{12}  warn   n1: .*half way$'
 says out.txt '^20[0-9-]{8} [0-9:.]{12}  info   run: \[n2 #[12]\] step'
 says out.txt 'run: job talk finished'
 LC_ALL=C sort -c -s -k1,2 out.txt || fail "the lines are not in the order of time"
-run 0 log --run last --level warn --node n1
+run 0 runs logs last --level warn --node n1
 says out.txt 'half way'
 says_not out.txt 'step'
-run 0 log --run last --level warn --json
+run 0 runs logs last --level warn --json
 says out.txt '"level":"warn".*"schema":"tide.log/1"'
-run 0 log --run last --since 1us
+run 0 runs logs last --all --since 1us
 [ -s out.txt ] && fail "nothing is so new"
-run 1 log --run nosuch
+run 0 runs logs last --all --rank 1 --search STEP
+[ "$(grep -c 'info   run: \[n[12] #1\] step' out.txt)" = 6 ] || fail "the lines of worker 1: $(cat out.txt)"
+[ "$(wc -l <out.txt)" = 6 ] || fail "other lines too"
+run 0 runs logs last --last 2
+[ "$(wc -l <out.txt)" = 2 ] || fail "not the last two lines: $(cat out.txt)"
+run 1 runs logs nosuch --all
+run 2 runs logs last --level loud
 run 2 log --level loud
-run 2 log --dir x
+run 2 log --run last
+says err.txt 'printed by `tide runs logs RUN`'
+
+# Followed until the run ends, in both forms.
+cat >slow.lua <<'LUA'
+local tide = require "tide"
+local job = tide.job {name = "slow", worker = function(w)
+  print "has begun"
+  while not io.open "go" do tide.sleep "10ms" end
+  print "has ended"
+  w:report {examples = 1}
+end}
+tide.main(function()
+  local cluster <close> = tide.cluster {nodes = 1}
+  cluster:start(job):wait()
+end)
+LUA
+"$TIDE" run -q slow.lua >/dev/null 2>slow.txt </dev/null &
+slow=$!
+started+=("$slow")
+begun() { "$TIDE" runs logs slow 2>/dev/null </dev/null | grep -q 'has begun'; }
+wait_for 30 begun
+"$TIDE" runs logs slow -f >plain.txt 2>&1 </dev/null &
+plain=$!
+"$TIDE" runs logs slow -f --all --last 1 >all.txt 2>&1 </dev/null &
+all=$!
+started+=("$plain" "$all")
+wait_for 30 grep -q 'has begun' plain.txt
+wait_for 30 test -s all.txt
+touch go
+wait "$plain" || fail "the follower ended with $?"
+wait "$all" || fail "the follower of all ended with $?"
+wait "$slow" || fail "slow.lua ended with $?: $(cat slow.txt)"
+for file in plain.txt all.txt; do
+    says "$file" 'has ended$'
+    [ "$(grep -c 'has ended$' "$file")" = 1 ] || fail "a line twice: $(cat $file)"
+done
 
 # JSON on request, which is read as well.
 export TIDE_LOG=json
@@ -43,7 +85,7 @@ run 0 run talk.lua
 unset TIDE_LOG
 cp ".tide/runs/$(sed -n 's/^tide: run \([^ ]*\) took.*/\1/p' err.txt)/node-n1.log" node.log
 says node.log '^\{"time":"20[0-9-]{8}T[0-9:.]{12}Z","level":"warn","node":"n1","text":".*half way"\}$'
-run 0 log --run last --level warn --node n1
+run 0 runs logs last --level warn --node n1
 says out.txt 'half way$'
 TIDE_LOG=loud "$TIDE" nodes 2>err.txt && fail "a form of logs that there is not"
 says err.txt 'TIDE_LOG'

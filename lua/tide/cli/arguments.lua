@@ -53,6 +53,7 @@ local arguments = {}
 ---@field examples string[][] a command line and what it is for
 ---@field arguments? tide.argument[]
 ---@field options? tide.option[]
+---@field hints? table<string, string> of an option that it has not: why, or where else
 ---@field verbs? tide.verb[]
 ---@field verb? string the verb where none is given
 ---@field schema? string of the objects that --json prints
@@ -302,7 +303,7 @@ local function from_argparse(message, command)
     local hint <const> = command.hints and command.hints[flag] or SHARED_HINTS[flag]
     return errors.new("T0102", {
       message = ("%s has no option `%s`%s"):format(where, flag, hint and ": " .. hint or ""),
-      help = text.did_you_mean(flag, option_names(command))
+      help = not hint and text.did_you_mean(flag, option_names(command))
         or ("`%s --help` lists the options"):format(title),
     })
   end

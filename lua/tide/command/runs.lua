@@ -11,7 +11,7 @@ local log_query = require "tide.run.log_query"
 local notes = require "tide.run.notes"
 local listing = require "tide.command.listing"
 local report_of = require "tide.run.report"
-local run_log = require "tide.run.run_log"
+local run_logs = require "tide.command.run_logs"
 local tensorboard = require "tide.show.tensorboard"
 local text = require "tide.text"
 local units = require "tide.units"
@@ -131,24 +131,6 @@ local function show(context, runs)
   local log <const> = last_lines(run.directory .. "/run.log", LOG_LINES)
   if #log > 0 then context:print "" end
   for _, l in ipairs(log) do context:print(text.clean_lines(l)) end
-  return 0
-end
-
--- The whole log, or what a query keeps of it.
-local function logs(context, runs)
-  local keep <const> = log_query.filter(log_query.of(context.options, context.core.wall()))
-  local partial, after = "", 0
-  local some, size
-  repeat
-    some, size, after = run_log.read(runs[1].directory, after)
-    if not some then
-      return nil, errors.new("T0401", {message = ("run %s has no log"):format(runs[1].id), where = runs[1].directory})
-    end
-    partial = partial .. some
-    local lines <const> = after >= size and partial or partial:match "^.*\n" or ""
-    partial = partial:sub(#lines + 1)
-    context.write_out(text.harmless(keep(lines)))
-  until after >= size
   return 0
 end
 
@@ -362,6 +344,7 @@ return {
     {"tide runs list --where 'loss < 0.9 and rank == 64' --sort loss", "those, by a param too"},
     {"tide runs show last", "one: how it ended, its curves, its log"},
     {"tide runs logs last --rank 2 --search loss", "its whole log, or lines of it"},
+    {"tide runs logs last --all --since 10m", "with the logs of its nodes and its events"},
     {"tide runs gc --older 30d --size 20GB -n", "what would be removed; those with the tag `keep` stay"},
     {"tide runs compare 20261126-1 mf-3 --to loss.svg", "their learning curves over each other"},
     {"tide runs export last --format csv --to curves.csv", "each report a line; also json"},
@@ -372,7 +355,9 @@ return {
   verbs = {
     {name = "list", doc = "all of them", run = list},
     {name = "show", doc = "one: how it ended, its curves, its log", arguments = {RUN}, run = of_runs(show)},
-    {name = "logs", doc = "its whole log, or lines of it", arguments = {RUN}, run = of_runs(logs)},
+    {name = "logs", doc = "its whole log, or lines of it", arguments = {RUN}, schema = "tide.log/1",
+     stays = function(o) return o.follow == true end,
+     run = of_runs(function(context, runs) return run_logs(context, runs[1]) end)},
     {name = "artifacts", doc = "the files that it keeps", arguments = {RUN}, schema = "tide.artifact/1",
      run = of_runs(list_artifacts)},
     {name = "gc", doc = "removes ended runs by age and size; those with the tag `keep` stay",
@@ -395,7 +380,7 @@ return {
     {name = "sort", of = "list, compare", type = "string", value = "FIELD",
      doc = "order by a field: numbers from the largest, text from A"},
     {name = "reverse", of = "list, compare", doc = "turn the order of --sort round"},
-    {name = "last", type = "integer", min = 1, value = "N", of = "list", doc = "only the last N of the list"},
+    {name = "last", type = "integer", min = 1, value = "N", of = "list, logs", doc = "only the last N"},
     {name = "metric", type = "string", value = "NAME", of = "compare", doc = "the curve (default loss)"},
     {name = "x", type = "string", choices = {"n", "elapsed_s", "examples"}, value = "AXIS",
      of = "compare", doc = "over reports (n, default), elapsed_s or examples"},
@@ -407,6 +392,12 @@ return {
     arguments.shared.dry_run,
     {name = "older", of = "gc", type = "duration", doc = "runs that ended longer ago"},
     {name = "size", of = "gc", type = "size", doc = "the oldest runs, until the others take no more than this"},
+    {name = "follow", short = "f", of = "logs", doc = "follow new lines until the run ends"},
+    {name = "all", short = "a", of = "logs", doc = "with the logs of its nodes and its events, by time"},
+    {name = "level", of = "logs", type = "string", choices = {"debug", "info", "warn", "error"}, value = "LEVEL",
+     doc = "of all: only this level and above"},
+    {name = "node", of = "logs", type = "string", value = "NODE",
+     doc = "of all: only of this node; lines of the script and its workers are of `run`"},
     table.unpack(log_query.OPTIONS),
   },
 }

@@ -152,6 +152,10 @@ local function of_directory(root, id, here, known)
   return record
 end
 
+---@param run tide.past_run
+---@return boolean whether it has not ended
+function history.is_living(run) return LIVING[run.state] or false end
+
 local function is_id(name) return name:find "^[%w][%w_.-]*$" ~= nil and #name <= 128 end
 
 ---@param root? string default .tide/runs

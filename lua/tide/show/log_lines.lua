@@ -112,13 +112,14 @@ function log_lines.merge(lists)
 end
 
 ---@param list tide.log_line[]
----@param o {level?: string, node?: string, since?: number}
+---@param o {level?: string, node?: string, since?: number, search?: string in any case of letters}
 ---@return tide.log_line[]
 function log_lines.chosen(list, o)
-  local least <const>, out = log_lines.LEVELS[o.level or "debug"], {}
+  local least <const>, search <const>, out = log_lines.LEVELS[o.level or "debug"], o.search and o.search:lower(), {}
   for _, line in ipairs(list) do
     if log_lines.LEVELS[line.level] >= least and (not o.node or line.node == o.node)
-      and (not o.since or line.time >= o.since) then
+      and (not o.since or line.time >= o.since)
+      and (not search or line.text:lower():find(search, 1, true)) then
       out[#out + 1] = line
     end
   end
@@ -131,6 +132,24 @@ function log_lines.text(line)
   local seconds <const> = line.time // 1 | 0
   return ("%s.%03d  %-5s  %s: %s"):format(os.date("!%F %T", seconds), (line.time - seconds) * 1000 // 1 | 0, line.level,
     text.clean(line.node), text.clean_lines(line.text))
+end
+
+---Prints lines in the form that was asked for.
+---@param context tide.context
+---@param list tide.log_line[]
+---@param most? integer only the newest of them
+function log_lines.print(context, list, most)
+  for i = math.max(1, #list - (most or #list) + 1), #list do
+    local line <const> = list[i]
+    if context.json then
+      context:record({time = line.time, level = line.level, node = line.node, text = line.text})
+    elseif context.plain then
+      context:print(table.concat({("%.3f"):format(line.time), line.level, text.clean(line.node),
+        text.clean(line.text)}, "\t"))
+    else
+      context:print(log_lines.text(line))
+    end
+  end
 end
 
 return log_lines

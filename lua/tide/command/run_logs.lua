@@ -1,0 +1,126 @@
+-- `tide runs logs`: the log of a run from its directory, or that together with the logs of its nodes and its events.
+local cluster_view = require "tide.cluster.view"
+local core = require "tide.core"
+local errors = require "tide.errors"
+local history = require "tide.run.history"
+local log_lines = require "tide.show.log_lines"
+local log_query = require "tide.run.log_query"
+local run_log = require "tide.run.run_log"
+local text = require "tide.text"
+
+local EVERY_S <const> = 0.5
+local OLDER <const> = 9 -- files of a node's log before the one that is written to
+
+-- Calls `look` once, with --follow until the run has ended; its argument is whether this is the last time.
+local function followed(context, run, look)
+  local o <const> = context.options
+  local deadline <const> = context.timeout_s and context.core.now() + context.timeout_s
+  while true do
+    local now <const> = o.follow and history.find(run.id, o.dir)
+    local is_last <const> = not now or not history.is_living(now)
+    local ok, err = look(is_last)
+    if not ok then return nil, err end
+    if is_last then return 0 end
+    local exit <const> = cluster_view.pause(context.core, EVERY_S, deadline)
+    if exit then return exit == 124 and 124 or 0 end
+  end
+end
+
+---- run.log ----------------------------------------------------------------------------------------------------------
+
+local function last_of(lines, most)
+  local list = {}
+  for line in lines:gmatch "[^\n]*\n?" do list[#list + 1] = line ~= "" and line or nil end
+  return table.concat(list, "", math.max(1, #list - most + 1))
+end
+
+local function output(context, run)
+  local o <const> = context.options
+  local keep <const> = log_query.filter(log_query.of(o, context.core.wall()))
+  local partial, after, first = "", 0, true
+  return followed(context, run, function(is_last)
+    local some, size, tail
+    repeat
+      some, size, after = run_log.read(run.directory, after)
+      if not some then
+        return nil, errors.new("T0401", {message = ("run %s has no log"):format(run.id), where = run.directory})
+      end
+      partial = partial .. some
+      local lines <const> = is_last and after >= size and partial or partial:match "^.*\n" or ""
+      partial = partial:sub(#lines + 1)
+      local kept <const> = keep(lines)
+      if first and o.last then
+        tail = last_of((tail or "") .. kept, o.last)
+      elseif kept ~= "" then
+        context.write_out(text.harmless(kept))
+      end
+    until after >= size
+    if tail and tail ~= "" then context.write_out(text.harmless(tail)) end
+    first = false
+    return true
+  end)
+end
+
+---- with its nodes and its events ------------------------------------------------------------------------------------
+
+local function content_of(path) return core.file_read(path) or "" end
+
+-- The lines of each source of a run, oldest first: its own log, those of its nodes, its events.
+local function sources_of(run, query)
+  local own <const> = run.directory .. "/run.log"
+  local keep <const> = log_query.filter(query)
+  local sources <const> = {["run.log"] = log_lines.read(keep(content_of(own .. ".1") .. content_of(own)), "run")}
+  if query.rank or query.err then return sources end -- the others have neither
+  for _, name in ipairs(core.file_list(run.directory) or {}) do
+    local node <const> = name:match "^node%-([%w_.-]+)%.log$"
+    if node then
+      local parts = {}
+      for i = OLDER, 1, -1 do parts[#parts + 1] = content_of(("%s/%s.%d"):format(run.directory, name, i)) end
+      parts[#parts + 1] = content_of(run.directory .. "/" .. name)
+      sources[name] = log_lines.chosen(log_lines.read(table.concat(parts), node), {search = query.search})
+    end
+  end
+  local events = {}
+  for _, event in ipairs(history.events(run)) do
+    if type(event.time) == "number" and type(event.text) == "string" then
+      events[#events + 1] = {time = event.time, level = "info", node = tostring(event.kind), text = event.text}
+    end
+  end
+  sources.events = log_lines.chosen(events, {search = query.search})
+  return sources
+end
+
+-- Lines of a source that no earlier look had. A file that was moved on may have fewer than before.
+local function fresh(seen, name, lines)
+  local had <const>, out = seen[name] or {count = 0, time = 0}, {}
+  for i, line in ipairs(lines) do
+    local is_new = i > had.count
+    if #lines < had.count then is_new = line.time > had.time end
+    out[#out + 1] = is_new and line or nil
+  end
+  seen[name] = {count = #lines, time = #lines > 0 and lines[#lines].time or had.time}
+  return out
+end
+
+local function merged(context, run)
+  local o <const> = context.options
+  local query <const>, seen, most = log_query.of(o, context.core.wall()), {}, o.last
+  return followed(context, run, function()
+    local lists = {}
+    for name, lines in pairs(sources_of(run, query)) do lists[#lists + 1] = fresh(seen, name, lines) end
+    log_lines.print(context, log_lines.chosen(log_lines.merge(lists), {level = o.level, node = o.node,
+      since = query.since}), most)
+    most = nil
+    return true
+  end)
+end
+
+---Prints the log of a run. Levels, nodes and the fields of --json and --plain are those of merged lines.
+---@param context tide.context
+---@param run tide.past_run
+---@return integer|nil exit, tide.error? err
+return function(context, run)
+  local o <const> = context.options
+  local is_merged <const> = o.all or o.level or o.node or context.json or context.plain
+  return (is_merged and merged or output)(context, run)
+end
