@@ -167,4 +167,16 @@ function script.check_modules(expected, node)
   return true
 end
 
+---Reads a script once: it may be a pipe.
+---@param path string
+---@return string? source
+---@return tide.error? err
+function script.read(path)
+  local file <close>, why = io.open(path, "rb")
+  local source
+  if file then source, why = file:read("a") end
+  if source then return source end
+  return nil, errors.new("T0205", {message = ("cannot read `%s`: %s"):format(path, ((why or ""):gsub("^.*: ", "")))})
+end
+
 return script

@@ -194,6 +194,13 @@ function text.assignments(t)
   return table.concat(parts, " ")
 end
 
+---A word as a shell reads it back.
+---@param word string
+---@return string
+function text.shell_word(word)
+  return word:find "^[%w_./:=,+-]+$" and word or "'" .. word:gsub("'", "'\\''") .. "'"
+end
+
 ---Keys of a table as a sorted list of strings.
 ---@param t table
 ---@return string[]

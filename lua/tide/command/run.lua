@@ -3,16 +3,8 @@ local arguments = require "tide.cli.arguments"
 local declared = require "tide.declared"
 local driver = require "tide.run.driver"
 local errors = require "tide.errors"
+local script = require "tide.script"
 local slot_limits = require "tide.scheduler.limits"
-
----Read once: it may be a pipe.
-local function read_script(path)
-  local file <close>, why = io.open(path, "rb")
-  local text
-  if file then text, why = file:read("a") end
-  if text then return text end
-  return nil, errors.new("T0205", {message = ("cannot read `%s`: %s"):format(path, ((why or ""):gsub("^.*: ", "")))})
-end
 
 return {
   name = "run",
@@ -48,7 +40,7 @@ return {
   takes_script = true,
   run = function(context)
     local o <const> = context.options
-    local text, err = read_script(o.script)
+    local text, err = script.read(o.script)
     if not text then return nil, err end
     if o.interactive and not (context.terminal.stdin and context.terminal.stdout) then
       return nil, errors.new("T0109", {message = "--interactive requires a terminal", state = "nothing was started"})

@@ -84,8 +84,6 @@ end
 
 local CURVE_COLUMNS <const> = {{key = "curve"}, {key = "first"}, {key = "least"}, {key = "greatest"}, {key = "last"}}
 
-local function quoted(word) return word:find "^[%w_./:=,+-]+$" and word or "'" .. word:gsub("'", "'\\''") .. "'" end
-
 local function show(context, runs)
   local run <const> = runs[1]
   local reports <const>, events <const> = history.reports(run), history.events(run)
@@ -115,8 +113,9 @@ local function show(context, runs)
   context:field("reports", #reports)
   context:field("directory", run.directory)
   local words = {}
-  for i, word in ipairs(type(run.args) == "table" and run.args or {}) do words[i] = quoted(word) end
-  context:field("again", run.script and ("tide run %s %s"):format(quoted(run.script), table.concat(words, " ")))
+  for i, word in ipairs(type(run.args) == "table" and run.args or {}) do words[i] = text.shell_word(word) end
+  context:field("again", run.script
+    and ("tide run %s %s"):format(text.shell_word(run.script), table.concat(words, " ")))
   if #reports > 0 then
     context:print ""
     context:print(table.concat(context:table_lines(curves_of(reports), CURVE_COLUMNS), "\n"))

@@ -9,6 +9,7 @@ local errors = require "tide.errors"
 local limits = require "tide.limits"
 local sim_net = require "tide.sim.network"
 local swarm = require "tide.sim.swarm"
+local text = require "tide.text"
 
 local open <const> = io.open -- scripts lose theirs
 
@@ -17,10 +18,6 @@ local RANDOM_SEEDS <const> = 1000000
 local LINES_SHOWN <const> = 12
 local EXIT_INTERRUPTED <const> = 130
 local SCRIPTS <const> = {runs = "tide.sim.profile_runs"} -- profiles that are scripts, by their names
-
-local function quoted(word)
-  return word:find("^[%w_./:=,+-]+$") and word or "'" .. word:gsub("'", "'\\''") .. "'"
-end
 
 ---The words of one run of `seed`; `more` are further options.
 local function words_of(context, seed, more)
@@ -45,7 +42,7 @@ end
 
 local function repeat_command(context, seed)
   local words = {"tide"}
-  for _, word in ipairs(words_of(context, seed)) do words[#words + 1] = quoted(word) end
+  for _, word in ipairs(words_of(context, seed)) do words[#words + 1] = text.shell_word(word) end
   return table.concat(words, " ")
 end
 
@@ -170,19 +167,19 @@ end
 
 local function simulate(context)
   local o <const> = context.options
-  local ok, world, net, text = pcall(world_of, o)
+  local ok, world, net, said = pcall(world_of, o)
   if not ok then return nil, errors.new("T0104", {message = type(world) == "table" and world.message or world}) end
   if o.draw_limits then
     context.core.limits_draw(o.seed, o.draw_limits)
     limits.set(o.limit or {}, "--limit")
   end
   local changed <const> = table.concat(limits.changed(), " ")
-  if changed ~= "" then text = text .. ", limits " .. changed end
+  if changed ~= "" then said = said .. ", limits " .. changed end
   local opened, err = context.core.sim_open(world)
   if not opened then return nil, errors.from(err, "T1001") end
   context.core.sim_net(net)
   if o.calibrate then context.core.sim_calibrate() end
-  if not context.json then context:say("sim: " .. text) end
+  if not context.json then context:say("sim: " .. said) end
   local own <const> = SCRIPTS[o.profile]
   local exit = driver.run {
     script = own and own:gsub("%.", "/") .. ".lua" or o.script, text = own and context.core.embedded(own),
@@ -209,8 +206,8 @@ local function start(context, seed, more)
   if not program then
     return nil, errors.new("T1001", {message = "the program tide-sim is not beside tide"})
   end
-  local words = {"exec", "env", "LC_ALL=C", quoted(program)}
-  for _, word in ipairs(words_of(context, seed, more)) do words[#words + 1] = quoted(word) end
+  local words = {"exec", "env", "LC_ALL=C", text.shell_word(program)}
+  for _, word in ipairs(words_of(context, seed, more)) do words[#words + 1] = text.shell_word(word) end
   return {seed = seed, pipe = io.popen(table.concat(words, " ") .. " </dev/null 2>&1", "r")}
 end
 
@@ -274,11 +271,11 @@ local function run_seeds(context, first, last)
   return #failed > 0 and 1 or 0
 end
 
-local function parse_range(text)
-  local first, last = text:match("^(%d+)%.%.(%d+)$")
+local function parse_range(word)
+  local first, last = word:match("^(%d+)%.%.(%d+)$")
   first, last = math.tointeger(tonumber(first)), math.tointeger(tonumber(last))
   if not first or not last or first > last or last - first >= SEEDS_MAX then
-    return nil, errors.new("T0104", {message = ("--seeds: `%s` is no range A..B of up to %d seeds"):format(text,
+    return nil, errors.new("T0104", {message = ("--seeds: `%s` is no range A..B of up to %d seeds"):format(word,
       SEEDS_MAX)})
   end
   return first, last

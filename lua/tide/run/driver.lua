@@ -15,6 +15,7 @@ local runs = require "tide.cluster.runs"
 local script = require "tide.script"
 local script_run = require "tide.run.script_run"
 local stacks = require "tide.cluster.stacks"
+local text = require "tide.text"
 local units = require "tide.units"
 
 local driver = {}
@@ -28,17 +29,6 @@ local HEED_S <const> = interrupts.HEED_S -- and SIGTERM one whose runs have ende
 local GRACE_S <const> = 30    -- for workers to come to a report
 
 ---- before the node exists ----------------------------------------------------------------------------------------
-
-local function read_script(path)
-  local file, why = io.open(path, "rb")
-  if not file then
-    return nil, errors.new("T0205", {message = ("cannot read `%s`: %s"):format(path, (why:gsub("^.*: ", "")))})
-  end
-  local text = file:read("a")
-  file:close()
-  if not text then return nil, errors.new("T0205", {message = ("cannot read `%s`"):format(path)}) end
-  return text
-end
 
 local function complain(err, o)
   err = errors.from(err)
@@ -116,9 +106,9 @@ end
 ---@param o tide.driver.options
 ---@return integer
 function driver.run(o)
-  local text, err = o.text, nil
-  if not text then text, err = read_script(o.script) end
-  if not text then return complain(err, o) end
+  local source, err = o.text, nil
+  if not source then source, err = script.read(o.script) end
+  if not source then return complain(err, o) end
   local id = o.simulated and "sim-" .. o.seed or o.host or run_host.new_id()
   core.log_level(o.verbose and "info" or "warn")
   local before <const> = core.interrupted() -- before any is watched for: of an earlier run of this process
@@ -147,7 +137,7 @@ function driver.run(o)
     resume = o.resume, slots = o.slots, memory = o.memory, keep = o.keep, limits = o.limits, no_wait = o.no_wait,
     silence = o.silence, simulated = o.simulated, interactive = o.interactive, trace = o.trace,
     given = o.given, costs = o.costs, dashboard = o.dashboard and {} or nil,
-    script = {text = text, path = o.script, sha = core.sha256(text), args = args, args_sha = script.args_sha(args)},
+    script = {text = source, path = o.script, sha = core.sha256(source), args = args, args_sha = script.args_sha(args)},
   })
   local gone <const> = not result and o.cluster and cluster_gone()
   core.node_stop(o.cluster and 5 or 0)
@@ -200,19 +190,15 @@ local function make_run_directory(context)
     script = context.script.path, sha256 = context.script.sha, args = context.script.args}))
 end
 
-local function quoted(word)
-  return word:find("^[%w_./:=,+-]+$") and word or "'" .. word:gsub("'", "'\\''") .. "'"
-end
-
 ---@return string the command that repeats this run
 local function repeat_command(context)
   local words = {"tide run"}
-  if context.cluster_name then words[#words + 1] = "--cluster " .. quoted(context.cluster_name) end
+  if context.cluster_name then words[#words + 1] = "--cluster " .. text.shell_word(context.cluster_name) end
   if context.nodes then words[#words + 1] = "--nodes " .. context.nodes end
   if context.workers then words[#words + 1] = "--workers " .. context.workers end
-  if context.trace then words[#words + 1] = "--trace " .. quoted(context.trace) end
-  words[#words + 1] = quoted(context.script.path)
-  for _, argument in ipairs(context.script.args) do words[#words + 1] = quoted(argument) end
+  if context.trace then words[#words + 1] = "--trace " .. text.shell_word(context.trace) end
+  words[#words + 1] = text.shell_word(context.script.path)
+  for _, argument in ipairs(context.script.args) do words[#words + 1] = text.shell_word(argument) end
   return table.concat(words, " ")
 end
 
@@ -259,17 +245,17 @@ local function new_context(a)
   context.started_at, context.log = core.now(), run_log.new()
   if a.timeout_s then context.deadline = core.now() + a.timeout_s end
   context.progress = progress.new {
-    write = function(text)
-      write_file(io.stderr, text)
+    write = function(line)
+      write_file(io.stderr, line)
       io.stderr:flush()
     end,
     now = core.now, terminal = terminal.stderr, unicode = terminal.utf8, width = terminal.width,
     quiet = a.quiet or a.json or false,
   }
   ---Something that the user should know: on the terminal, and in the run's log.
-  context.warn = function(text)
-    context.progress:say("tide: warning: " .. text)
-    context.log:write("tide: warning: " .. text)
+  context.warn = function(what)
+    context.progress:say("tide: warning: " .. what)
+    context.log:write("tide: warning: " .. what)
   end
   context.flags = flags.new({nodes = a.nodes, workers = a.workers, slots = a.slots, memory = a.memory,
     limits = a.limits, keep = a.keep, no_wait = a.no_wait, resume = a.resume, trace = a.trace,
@@ -291,7 +277,7 @@ local function new_context(a)
     local names = {}
     for i, member in ipairs(cluster.members) do names[i] = member.name end
     talk(context, "tide: cluster %s, %d nodes (%s), run %s%s", core.node().cluster, #names,
-      require("tide.text").names(names), context.run, context.simulated and "" or ", log " .. context.log_path)
+      text.names(names), context.run, context.simulated and "" or ", log " .. context.log_path)
     if context.dashboard and not context.dashboard.process then begin_dashboard(context) end
   end
   return context
