@@ -10,6 +10,14 @@ keeper.NAME = "runs" -- of the actor, on the controller
 ---@type table<string, boolean>
 keeper.ENDED = {done = true, stopped = true, failed = true, lost = true}
 
+---@param grant? table<string|integer, integer> slots by node
+---@return integer slots together
+function keeper.slots(grant)
+  local sum = 0
+  for _, slots in pairs(grant or {}) do sum = sum + slots end
+  return sum
+end
+
 ---Where the runs of this cluster are kept.
 ---@return string|nil address, table? err
 function keeper.find()

@@ -107,7 +107,7 @@ describe("grants", function()
     settle = load "tide.scheduler.settle"
     records = {}
     world = {
-      keeper = {ordered = function() return records end, ended = {done = true}, waiting = {},
+      keeper = {ordered = function() return records end, waiting = {},
         save = function() return true end,
         start = function(r, grant)
           r.grant = grant

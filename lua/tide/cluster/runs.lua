@@ -202,12 +202,6 @@ local function free_slots()
   return nodes, total, free
 end
 
-local function count_of(grant)
-  local count = 0
-  for _, slots in pairs(grant or {}) do count = count + slots end
-  return count
-end
-
 ---Adds `count` free slots to a grant; nil: there are not so many.
 local function take(r, count)
   local nodes <const>, _, free <const> = free_slots()
@@ -235,7 +229,7 @@ end
 local function waits_because(r, free)
   local holders = {}
   for _, other in ipairs(ordered()) do
-    local count <const> = other ~= r and not other.private and count_of(other.grant) or 0
+    local count <const> = other ~= r and not other.private and keeper.slots(other.grant) or 0
     if count > 0 then holders[#holders + 1] = ("%s has %d"):format(other.name, count) end
   end
   return ("waits for %d slot%s; %d free%s"):format(r.slots or 1, (r.slots or 1) == 1 and "" or "s", free,
@@ -260,7 +254,7 @@ end
 ---What the scheduling policy may do with runs: it counts no slots itself.
 local function for_scheduler()
   return {
-    ordered = ordered, save = save, ended = keeper.ENDED, waiting = self.waiting,
+    ordered = ordered, save = save, waiting = self.waiting,
     start = function(r, grant) -- which is free
       r.grant, r.epoch = grant, r.epoch + 1
       begin(r, grant)
@@ -551,7 +545,7 @@ ops["slots.more"] = function(request)
     return nil, errors.new("T0603", {message = ("%d more slots requested, %d of %d are free"):format(request.slots,
       free, total), state = "nothing changes"})
   end
-  r.slots = count_of(r.grant)
+  r.slots = keeper.slots(r.grant)
   local ok, problem = save(r)
   if not ok then
     give_back(r, added)
@@ -568,7 +562,7 @@ ops["slots.less"] = function(request)
   if self.scheduler:is_active() then return {} end -- it reports what it holds
   give_back(r, request.grant)
   if request.grant then
-    r.slots = math.max(1, count_of(r.grant))
+    r.slots = math.max(1, keeper.slots(r.grant))
   end
   local ok <const>, problem = save(r)
   if not ok then return nil, problem end
@@ -620,7 +614,7 @@ local function row_of(r)
   local nodes = text.sorted_keys(r.grant or {})
   local row <const> = {n = r.n, name = r.name, job = r.job, uid = r.uid, state = r.state, why = r.why,
     user = r.user, note = r.note, tags = r.tags, priority = r.priority, host = r.host,
-    slots = count_of(r.grant), wanted = r.slots, memory = r.memory, time_s = r.time_s,
+    slots = keeper.slots(r.grant), wanted = r.slots, memory = r.memory, time_s = r.time_s,
     checkpoint = r.checkpoint, keep = r.keep, workers = r._workers, nodes = nodes,
     grant = r.grant, epoch = r.epoch, params = r.params, progress = p, submitted_at = r.submitted_at,
     started_at = r.started_at, ended_at = r.ended_at, exit = r.exit, attempt = r.attempt, private = r.private,

@@ -9,6 +9,7 @@ local core = require "tide.core"
 local errors = require "tide.errors"
 local Host = require "tide.policy.host"
 local journal = require "tide.policy.journal"
+local keeper = require "tide.keeper"
 local ledger = require "tide.scheduler.ledger"
 local live = require "tide.policy.live"
 local limits = require "tide.scheduler.limits"
@@ -32,14 +33,13 @@ local SIGNALS <const> = {["job.person"] = true, ["job.request"] = true, ["job.at
                          ["job.goodput"] = true, ["job.throughput"] = true, ["job.progress"] = true,
                          ["job.remaining"] = true, ["job.oracle"] = true}
 
----@param keeper table ordered() -> records, waiting = messages by n, save(r), start(r, grant), ended = states,
---- drop_target(r)
+---@param hooks table of the keeper: ordered() -> records, waiting = messages by n, save(r), start(r, grant)
 ---@return table
-function scheduler.new(keeper)
+function scheduler.new(hooks)
   local kept <const> = core.control_list "shares/" or {}
   local settings <const> = kept[SHARES] and core.decode(kept[SHARES]) or nil
   local used <const> = kept[USED] and core.decode(kept[USED]) or nil
-  return setmetatable({keeper = keeper, since = core.now(), nodes = nodes.new(), sampled_at = -math.huge,
+  return setmetatable({keeper = hooks, since = core.now(), nodes = nodes.new(), sampled_at = -math.huge,
                        counted_at = core.now(), cost = {sum = 0, count = 0}, ledger = ledger.new(),
                        shares = shares.new(settings, used, core.wall())}, scheduler)
 end
@@ -55,16 +55,9 @@ end
 
 ---- the view -------------------------------------------------------------------------------------------------------
 
----@return integer slots
-function scheduler.count(places)
-  local sum = 0
-  for _, n in pairs(places or {}) do sum = sum + n end
-  return sum
-end
-
 ---May the policy say how many slots this run has?
 function scheduler:is_subject(r)
-  if r.private or self.keeper.ended[r.state] or r.state == "stopping" then return false end
+  if r.private or keeper.ENDED[r.state] or r.state == "stopping" then return false end
   if r.state == "queued" then return self.keeper.waiting[r.n] ~= nil end
   if r.state == "suspended" then return r.parked or self.keeper.waiting[r.n] ~= nil end
   return true
@@ -131,10 +124,10 @@ local function job_entry(self, r, total, want)
     if node then ids[node.id] = n end
   end
   local l <const> = r.limits or {}
-  local min <const>, max <const> = bounds_of(r, total, scheduler.count(ids))
+  local min <const>, max <const> = bounds_of(r, total, keeper.slots(ids))
   local e = {id = r.n, name = r.name, submit = r.submitted_at, age = math.max(core.wall() - r.submitted_at, 0),
-             state = r.state == "queued" and "queued" or scheduler.count(places) == 0 and "queued" or "running",
-             weight = l.weight or 1, min = min, max = max, sizes = l.sizes, slots = scheduler.count(ids), nodes = ids,
+             state = r.state == "queued" and "queued" or keeper.slots(places) == 0 and "queued" or "running",
+             weight = l.weight or 1, min = min, max = max, sizes = l.sizes, slots = keeper.slots(ids), nodes = ids,
              resizes = r.resizes or 0, resize_s = self:resize_cost(r)}
   if e.slots > 0 and is_fixed(r) then e.preemptible = false end
   if want["job.person"] then e.person, e.memory, e.priority = r.user or NOBODY, r.memory, r.priority end
@@ -170,7 +163,7 @@ local function set_target(self, r, target)
   for name, n in pairs(target) do same = same and before[name] == n end
   for name in pairs(before) do same = same and target[name] ~= nil end
   if same and r.target then return end
-  if scheduler.count(before) > 0 and not same then r.resizes = (r.resizes or 0) + 1 end
+  if keeper.slots(before) > 0 and not same then r.resizes = (r.resizes or 0) + 1 end
   r.target = target
   settle.changed(r)
   if r.state == "queued" then r.why = next(target) == nil and ("waits: %s gives it no slots yet"):format(self:policy())
@@ -420,7 +413,7 @@ local function sample(self)
   self.sampled_at = core.now()
   local waiting, rate, held = 0, 0, 0
   for _, r in ipairs(self:subjects()) do
-    local slots <const> = scheduler.count(r.grant)
+    local slots <const> = keeper.slots(r.grant)
     waiting, held = waiting + (slots == 0 and 1 or 0), held + slots
     rate = rate + math.max(((r._progress or {}).rate or 0), 0)
   end
@@ -437,8 +430,8 @@ local function count_service(self)
   self.counted_at = now
   local charges = {}
   for _, r in ipairs(self.keeper.ordered()) do
-    if r.grant and not r.private and not self.keeper.ended[r.state] then
-      local slots <const>, person <const> = scheduler.count(r.grant), r.user or NOBODY
+    if r.grant and not r.private and not keeper.ENDED[r.state] then
+      local slots <const>, person <const> = keeper.slots(r.grant), r.user or NOBODY
       r.attained, r.most = (r.attained or 0) + dt * slots, math.max(r.most or 0, slots)
       charges[person] = (charges[person] or 0) + dt * slots
       self.ledger:add(person, r.name, dt * slots)
@@ -471,7 +464,7 @@ local function holdings(self)
       local person <const> = r.user or NOBODY
       local held <const> = by[person] or {slots = 0, runs = 0, memory = 0}
       by[person] = held
-      held.slots, held.runs = held.slots + scheduler.count(r.grant), held.runs + 1
+      held.slots, held.runs = held.slots + keeper.slots(r.grant), held.runs + 1
       held.memory = held.memory + (r.memory or 0)
     end
   end

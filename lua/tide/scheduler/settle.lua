@@ -5,15 +5,9 @@
 -- is free; what it is given more is recorded before it is notified. So a slot has one owner at any time, whichever
 -- process dies: an order that was lost is sent again, and one that came twice changes nothing.
 local core = require "tide.core"
+local keeper = require "tide.keeper"
 
 local settle = {}
-
-
-local function count(places)
-  local sum = 0
-  for _, n in pairs(places or {}) do sum = sum + n end
-  return sum
-end
 
 ---The target of a run is another one.
 function settle.changed(r) r._since, r._asked_less, r._retry_at, r._forced_at = core.now(), nil, nil, nil end
@@ -25,7 +19,7 @@ local function free_by_node(self)
     if node.state == "up" then free[node.name] = node.slots end
   end
   for _, r in ipairs(self.keeper.ordered()) do
-    if not r.private and not self.keeper.ended[r.state] then
+    if not r.private and not keeper.ENDED[r.state] then
       for name, n in pairs(r.grant or {}) do
         if free[name] then free[name] = free[name] - n end
       end
@@ -133,9 +127,9 @@ function settle.step(self)
     if r.target and self:is_subject(r) then
       if not self.keeper.waiting[r.n] then
         settle_run(self, r, free)
-      elseif next(r.target) and count(r.target) < least_of(r) then -- a node of it is lost
+      elseif next(r.target) and keeper.slots(r.target) < least_of(r) then -- a node of it is lost
         r.target = {}
-      elseif fits(r.target, free) and count(r.grant) == 0 then
+      elseif fits(r.target, free) and keeper.slots(r.grant) == 0 then
         local target = {}
         for name, n in pairs(r.target) do target[name], free[name] = n, free[name] - n end
         r.order = (r.order or 0) + 1
@@ -173,7 +167,7 @@ end
 ---Slots of nodes that are gone are free; a node that drains is to be left.
 function settle.lost_nodes(self)
   for _, r in ipairs(self.keeper.ordered()) do
-    if not r.private and not self.keeper.ended[r.state] then
+    if not r.private and not keeper.ENDED[r.state] then
       local changed = false
       for _, places in ipairs {r.grant or {}, r.target or {}} do
         for name in pairs(places) do
