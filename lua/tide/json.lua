@@ -20,6 +20,18 @@ function json.decode(source)
   return value
 end
 
+---The objects of JSON lines. What is none, and a last line without its end, is left out: a kill cut it off.
+---@param source? string nil: none
+---@return table[]
+function json.lines(source)
+  local list = {}
+  for line in (source or ""):gmatch "([^\n]+)\n" do
+    local value <const> = core.json_decode(line)
+    if type(value) == "table" then list[#list + 1] = value end
+  end
+  return list
+end
+
 ---An object some of whose fields are arrays that may be empty: an empty table of Lua has no kind of its own.
 ---@param fields table<string, any>
 ---@param arrays table<string, any[]>

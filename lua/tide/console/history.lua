@@ -1,5 +1,6 @@
 -- What was typed at the prompt, kept for the next session: JSON lines in a file that only its owner may read.
 local core = require "tide.core"
+local json = require "tide.json"
 
 local history = {}
 history.__index = history
@@ -32,13 +33,8 @@ end
 ---@return table history with `entries`, oldest first
 function history.open(path)
   local self = setmetatable({path = path, entries = {}}, history)
-  local file = path and io.open(path, "r")
-  if file then
-    for line in file:lines() do
-      local entry = core.json_decode(line)
-      if type(entry) == "table" and type(entry.text) == "string" then self.entries[#self.entries + 1] = entry end
-    end
-    file:close()
+  for _, entry in ipairs(json.lines(path and core.file_read(path))) do
+    if type(entry.text) == "string" then self.entries[#self.entries + 1] = entry end
   end
   return self
 end

@@ -8,6 +8,7 @@ local arrays = require "tide.array_files"
 local checks = require "tide.checks"
 local core = require "tide.core"
 local errors = require "tide.errors"
+local json = require "tide.json"
 local text = require "tide.text"
 local units = require "tide.units"
 
@@ -56,9 +57,8 @@ end
 function artifacts.list(directory)
   local by_name = {}
   local file <close> = io.open(directory .. "/" .. INDEX, "rb")
-  for line in file and file:lines() or function() end do
-    local entry <const> = core.json_decode(line)
-    if type(entry) == "table" and artifacts.check_name(entry.name) and math.type(entry.bytes) == "integer"
+  for _, entry in ipairs(json.lines(file and file:read "a")) do
+    if artifacts.check_name(entry.name) and math.type(entry.bytes) == "integer"
       and not checks.odd_field(entry, ENTRY) then
       by_name[entry.name] = entry
     end

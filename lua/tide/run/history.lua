@@ -12,6 +12,7 @@
 local checks = require "tide.checks"
 local core = require "tide.core"
 local errors = require "tide.errors"
+local json = require "tide.json"
 local notes = require "tide.run.notes"
 local report_of = require "tide.run.report"
 local run_params = require "tide.run.params"
@@ -129,9 +130,9 @@ local REPORT <const> = {n = "number", time = "number", elapsed_s = "number", exa
 local function of_directory(root, id, here, known)
   local directory <const> = root .. "/" .. id
   if known and known[id] then return with_notes(known[id], directory) end
-  local json <const> = read(directory .. "/run.json", RECORD_BYTES)
-  if not json then return nil end
-  local record <const> = core.json_decode(json)
+  local content <const> = read(directory .. "/run.json", RECORD_BYTES)
+  if not content then return nil end
+  local record <const> = core.json_decode(content)
   if type(record) ~= "table" then
     return {id = id, state = "unreadable", why = "run.json is damaged", directory = directory}
   elseif record.schema ~= SCHEMA then
@@ -211,12 +212,11 @@ function history.find(wanted, root)
   return nil, checks.unknown("T0401", "there is no run `%s` in " .. root, wanted, ids, "`tide runs` lists them")
 end
 
--- Lines of JSON with such fields; whatever is none, and what a kill cut off, is left out.
+-- Lines of JSON with such fields.
 local function lines_of(content, types)
   local list = {}
-  for line in content:gmatch "([^\n]+)\n" do
-    local value <const> = core.json_decode(line)
-    if type(value) == "table" and not checks.odd_field(value, types) then list[#list + 1] = value end
+  for _, value in ipairs(json.lines(content)) do
+    if not checks.odd_field(value, types) then list[#list + 1] = value end
   end
   return list
 end

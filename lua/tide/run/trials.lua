@@ -8,6 +8,7 @@
 local checks = require "tide.checks"
 local core = require "tide.core"
 local errors = require "tide.errors"
+local json = require "tide.json"
 local report_of = require "tide.run.report"
 local run_params = require "tide.run.params"
 local script = require "tide.script"
@@ -154,9 +155,8 @@ end
 local function load_record(path)
   local known = {}
   if not path or core.simulated() then return known end
-  for line in (core.file_read(path) or ""):gmatch "([^\n]+)\n" do
-    local row <const> = core.json_decode(line)
-    local whole <const> = type(row) == "table" and row.schema == "tide.trial/1" and type(row.key) == "string"
+  for _, row in ipairs(json.lines(core.file_read(path))) do
+    local whole <const> = row.schema == "tide.trial/1" and type(row.key) == "string"
     if whole and (row.state == "failed" or is_finite(row.score)) then known[row.key] = row end
   end
   return known
