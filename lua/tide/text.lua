@@ -194,6 +194,16 @@ function text.assignments(t)
   return table.concat(parts, " ")
 end
 
+---The last lines of a text.
+---@param s string
+---@param count integer
+---@return string without the end of the last one
+function text.last_lines(s, count)
+  local lines = {}
+  for line in s:gmatch "[^\n]+" do lines[#lines + 1] = line end
+  return table.concat(lines, "\n", math.max(1, #lines - count + 1))
+end
+
 ---A word as a shell reads it back.
 ---@param word string
 ---@return string

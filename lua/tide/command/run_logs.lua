@@ -28,12 +28,6 @@ end
 
 ---- run.log ----------------------------------------------------------------------------------------------------------
 
-local function last_of(lines, most)
-  local list = {}
-  for line in lines:gmatch "[^\n]*\n?" do list[#list + 1] = line ~= "" and line or nil end
-  return table.concat(list, "", math.max(1, #list - most + 1))
-end
-
 local function output(context, run)
   local o <const> = context.options
   local keep <const> = log_query.filter(log_query.of(o, context.core.wall()))
@@ -50,12 +44,12 @@ local function output(context, run)
       partial = partial:sub(#lines + 1)
       local kept <const> = keep(lines)
       if first and o.last then
-        tail = last_of((tail or "") .. kept, o.last)
+        tail = text.last_lines((tail or "") .. kept, o.last) .. "\n"
       elseif kept ~= "" then
         context.write_out(text.harmless(kept))
       end
     until after >= size
-    if tail and tail ~= "" then context.write_out(text.harmless(tail)) end
+    if tail and tail ~= "\n" then context.write_out(text.harmless(tail)) end
     first = false
     return true
   end)

@@ -11,6 +11,7 @@ local log_query = require "tide.run.log_query"
 local notes = require "tide.run.notes"
 local listing = require "tide.command.listing"
 local report_of = require "tide.run.report"
+local run_log = require "tide.run.run_log"
 local run_logs = require "tide.command.run_logs"
 local tensorboard = require "tide.show.tensorboard"
 local text = require "tide.text"
@@ -52,17 +53,6 @@ local function list(context)
   end
   if #rows == 0 then context:say(("no runs are kept in %s"):format(text.clean(root_of(context)))) end
   return listing.print(context, rows, columns, context.options.last)
-end
-
-local function last_lines(path, count)
-  local file <const> = io.open(path, "rb")
-  if not file then return {} end
-  local size <const> = file:seek "end"
-  file:seek("set", math.max(0, size - (64 << 10)))
-  local lines = {}
-  for line in (file:read "a" or ""):gmatch "[^\n]+" do lines[#lines + 1] = line end
-  file:close()
-  return table.move(lines, math.max(1, #lines - count + 1), #lines, 1, {})
 end
 
 -- First, least, greatest and last value of each curve.
@@ -127,9 +117,8 @@ local function show(context, runs)
         text.clean(event.text or "")))
     end
   end
-  local log <const> = last_lines(run.directory .. "/run.log", LOG_LINES)
-  if #log > 0 then context:print "" end
-  for _, l in ipairs(log) do context:print(text.clean_lines(l)) end
+  local log <const> = text.last_lines(run_log.read(run.directory) or "", LOG_LINES)
+  if log ~= "" then context:print("\n" .. text.clean_lines(log)) end
   return 0
 end
 

@@ -18,9 +18,7 @@ local POLL_S <const> = 0.02
 ---@param count integer
 ---@return string
 function children.last_lines(path, count)
-  local lines = {}
-  for line in (core.file_read(path) or ""):gmatch("[^\n]+") do lines[#lines + 1] = line end
-  return table.concat(lines, "\n", math.max(1, #lines - count + 1))
+  return text.last_lines(core.file_read(path) or "", count)
 end
 
 local SIGNALS <const> = {[1] = "SIGHUP", [2] = "SIGINT", [4] = "SIGILL", [6] = "SIGABRT", [7] = "SIGBUS",
