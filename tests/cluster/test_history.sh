@@ -113,10 +113,16 @@ for rate in 0.1 0.2 0.3; do
     pids+=($!)
     started+=($!)
 done
-going() { [ "$("$TIDE" runs list --where 'state == "running"' --plain 2>/dev/null | wc -l)" = 3 ]; }
-wait_for 30 going
-reported() { [ "$(cat .tide/runs/*/reports.jsonl | wc -l)" -gt 300 ]; }
-wait_for 30 reported
+going() {
+    "$TIDE" runs list --where 'state == "running"' --plain 2>/dev/null </dev/null | cut -f1 >going.txt
+    [ "$(wc -l <going.txt)" = 3 ]
+}
+wait_for 60 going
+reported() {
+    local id
+    while read -r id; do [ -s ".tide/runs/$id/reports.jsonl" ] || return 1; done <going.txt
+}
+wait_for 60 reported
 for pid in "${pids[@]}"; do
     kill -KILL "$pid"
     sleep "0.0$((RANDOM % 10))"

@@ -40,6 +40,8 @@ run 0 runs logs last --last 2
 [ "$(wc -l <out.txt)" = 2 ] || fail "not the last two lines: $(cat out.txt)"
 run 1 runs logs nosuch --all
 run 2 runs logs last --level loud
+run 2 runs tag last draft --dry-run
+says err.txt 'it is for gc'
 run 2 log --level loud
 run 2 log --run last
 says err.txt 'printed by `tide runs logs RUN`'

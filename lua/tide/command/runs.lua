@@ -377,7 +377,7 @@ return {
      of = "export", doc = "csv (default), json or tensorboard"},
     {name = "to", of = "compare, export", type = "string", value = "PATH",
      doc = "the SVG of compare; file or directory of export"},
-    arguments.shared.dry_run,
+    {name = "dry-run", short = "n", of = "gc", doc = arguments.shared.dry_run.doc},
     {name = "older", of = "gc", type = "duration", doc = "runs that ended longer ago"},
     {name = "size", of = "gc", type = "size", doc = "the oldest runs, until the others take no more than this"},
     {name = "follow", short = "f", of = "logs", doc = "follow new lines until the run ends"},
