@@ -14,7 +14,7 @@
 -- ends a clock: so a cut is one report's. All that follows from it is made anew then, as a resumed run has to; so that
 -- a resumed run and one without a stop find the same bits.
 local core = require "tide.core"
-local pieces = require "tide.run.pieces"
+local pieces = require "tide.pieces"
 local script = require "tide.script"
 
 ---@class tide.team.part

@@ -144,7 +144,7 @@ end
 for rule, normalised in pairs {adamscale = true, adascale = false} do
   local job = nn.job {name = rule, program = net(), data = 10, epochs = 1, batch = {start = 2, max = 4},
                       optimizer = adamw_of_ones_own {normalised = normalised}}
-  local adaptation <const> = require("tide.run.extensions").of(job, "adaptation")
+  local adaptation <const> = require("tide.extensions").of(job, "adaptation")
   assert(adaptation.rule == rule, adaptation.rule)
 end
 

@@ -3,7 +3,7 @@ package.path = "lua/?.lua;lua/?/init.lua;./?.lua;" .. package.path
 
 require "tests.lua.fresh"()
 local params = require "tide.run.params"
-local report = require "tide.run.report"
+local report = require "tide.report"
 local requests = require "tide.requests"
 local service = require "tide.service"
 

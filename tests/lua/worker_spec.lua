@@ -52,7 +52,7 @@ describe("a worker", function()
     assert.equal(0.25, reports[1].rate)
     assert.equal(1, reports[1].rate_n)
     assert.is_nil(reports[2].rate)
-    local report <const>, sums = require "tide.run.report", {}
+    local report <const>, sums = require "tide.report", {}
     for _, value in ipairs {0.25, 0.75} do report.add(sums, {rate = value, rate_n = 1, examples = 10}) end
     assert.equal(0.5, report.value(sums, "rate"))
   end)

@@ -35,7 +35,7 @@ tide.main(function()
     over = true
   end, function()
     for i = 1, opt.pauses do
-      tide.sleep(require("tide.run.extensions").meets_midway(job) and 0.9 + 0.3 * i or 0.15 + 0.05 * i) -- in the middle of an epoch; in another one each
+      tide.sleep(require("tide.extensions").meets_midway(job) and 0.9 + 0.3 * i or 0.15 + 0.05 * i) -- in the middle of an epoch; in another one each
       if over then return end
       local ok, err = run:pause {release = true}
       if not ok and err.code == "T0513" then return end -- it was over meanwhile

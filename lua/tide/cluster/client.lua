@@ -11,7 +11,7 @@ local errors = require "tide.errors"
 local interrupts = require "tide.interrupts"
 local members = require "tide.cluster.members"
 local node_status = require "tide.cluster.node_status"
-local pieces = require "tide.run.pieces"
+local pieces = require "tide.pieces"
 
 local client = {}
 

@@ -13,7 +13,7 @@ local hot_keys = require "tide.show.hot_keys"
 local members = require "tide.cluster.members"
 local node_status = require "tide.cluster.node_status"
 local keeper = require "tide.keeper"
-local pieces = require "tide.run.pieces"
+local pieces = require "tide.pieces"
 
 local collect = {}
 

@@ -2,7 +2,7 @@
 -- actor of a controller that is a process of its own and has no agent.
 local core = require "tide.core"
 local measure = require "tide.cluster.measure"
-local pieces = require "tide.run.pieces"
+local pieces = require "tide.pieces"
 
 local node_status = {ops = {}}
 local ops <const> = node_status.ops

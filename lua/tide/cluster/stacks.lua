@@ -5,7 +5,7 @@ local client = require "tide.cluster.client"
 local core = require "tide.core"
 local errors = require "tide.errors"
 local keeper = require "tide.keeper"
-local pieces = require "tide.run.pieces"
+local pieces = require "tide.pieces"
 local text = require "tide.text"
 local why = require "tide.show.why"
 

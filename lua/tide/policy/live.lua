@@ -7,18 +7,18 @@
 -- tables with clocks, or {sync = {columns = "sync/adaptive"}}.
 -- A job has a batching seat when it declares `batch`: each worker's share is w.batch, and what a worker reports as
 -- `examples`, with the seconds it did not wait, is what its speed is judged by. Packages add seats at extension points
--- (tide.run.extensions): a comm seat at `communication`, a batching seat with a fit at `adaptation`.
+-- (tide.extensions): a comm seat at `communication`, a batching seat with a fit at `adaptation`.
 local audit = require "tide.request_audit"
 local Batching = require "tide.policy.batching"
 local core = require "tide.core"
 local dispatch = require "tide.policy.dispatch"
 local errors = require "tide.errors"
 local Comm = require "tide.policy.comm"
-local extensions = require "tide.run.extensions"
+local extensions = require "tide.extensions"
 local guard = require "tide.policy.guard"
 local Host = require "tide.policy.host"
 local journal = require "tide.policy.journal"
-local report = require "tide.run.report"
+local report = require "tide.report"
 local requests = require "tide.requests"
 local script = require "tide.script"
 local servers = require "tide.policy.servers"

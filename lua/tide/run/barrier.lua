@@ -13,9 +13,9 @@
 -- driver asks for the next one, so that an evaluation in the body of that loop sees the parameters of exactly this
 -- report.
 local core = require "tide.core"
-local extensions = require "tide.run.extensions"
+local extensions = require "tide.extensions"
 local params = require "tide.run.params"
-local report = require "tide.run.report"
+local report = require "tide.report"
 local script = require "tide.script"
 
 local methods <const> = {}

@@ -13,7 +13,7 @@
 -- is out is a range of this pass.
 local core = require "tide.core"
 local data_sets = require "tide.run.data_sets"
-local report = require "tide.run.report"
+local report = require "tide.report"
 
 local chunks = {}
 chunks.__index = chunks

@@ -1,6 +1,6 @@
 -- Checkpoints of a run: what its workers and its controller say of a cut, and the writing of a generation.
 local core = require "tide.core"
-local extensions = require "tide.run.extensions"
+local extensions = require "tide.extensions"
 local script = require "tide.script"
 local service = require "tide.service"
 

@@ -13,7 +13,7 @@
 -- anew with each report (tide.nn.worker_group).
 local core = require "tide.core"
 local data_sets = require "tide.run.data_sets"
-local extensions = require "tide.run.extensions"
+local extensions = require "tide.extensions"
 local keeper = require "tide.keeper"
 local text = require "tide.text"
 

@@ -1,6 +1,6 @@
 -- Evaluations of a run: each worker reports its part, the driver gets the sums.
 local core = require "tide.core"
-local extensions = require "tide.run.extensions"
+local extensions = require "tide.extensions"
 local script = require "tide.script"
 local service = require "tide.service"
 

@@ -7,8 +7,8 @@
 --
 -- All sums grow during a run, in seconds. Nothing is counted where workers compute.
 local core = require "tide.core"
-local pieces = require "tide.run.pieces"
-local report = require "tide.run.report"
+local pieces = require "tide.pieces"
+local report = require "tide.report"
 
 local methods <const>, from_driver <const> = {}, {}
 local figures = {methods = methods, from_driver = from_driver}

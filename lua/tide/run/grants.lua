@@ -11,7 +11,7 @@
 local core = require "tide.core"
 local data_sets = require "tide.run.data_sets"
 local events = require "tide.cluster.events"
-local extensions = require "tide.run.extensions"
+local extensions = require "tide.extensions"
 local text = require "tide.text"
 
 local methods <const>, from_driver <const> = {}, {}

@@ -14,7 +14,7 @@ local core = require "tide.core"
 local errors = require "tide.errors"
 local json = require "tide.json"
 local notes = require "tide.run.notes"
-local report_of = require "tide.run.report"
+local report_of = require "tide.report"
 local run_params = require "tide.run.params"
 local text = require "tide.text"
 

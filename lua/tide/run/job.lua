@@ -2,7 +2,7 @@
 local checkpoint = require "tide.run.checkpoint"
 local checks = require "tide.checks"
 local data_sets = require "tide.run.data_sets"
-local extensions = require "tide.run.extensions"
+local extensions = require "tide.extensions"
 local declared = require "tide.declared"
 local script = require "tide.script"
 local text = require "tide.text"

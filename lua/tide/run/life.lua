@@ -9,11 +9,11 @@
 local core = require "tide.core"
 local errors = require "tide.errors"
 local events = require "tide.cluster.events"
-local extensions = require "tide.run.extensions"
+local extensions = require "tide.extensions"
 local keeper = require "tide.keeper"
 local notes = require "tide.run.notes"
 local params = require "tide.run.params"
-local report = require "tide.run.report"
+local report = require "tide.report"
 local script = require "tide.script"
 local service = require "tide.service"
 

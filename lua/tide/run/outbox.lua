@@ -6,7 +6,7 @@
 -- reports; the driver gets the number of dropped ones. Everything else (a failure, the end) stays.
 local core = require "tide.core"
 local events = require "tide.cluster.events"
-local pieces = require "tide.run.pieces"
+local pieces = require "tide.pieces"
 local stream = require "tide.stream"
 
 local methods <const> = {}

@@ -1,6 +1,6 @@
 -- The summary of a run: what it did, how much of it stayed local, what went over the wire.
 local hot_keys = require "tide.show.hot_keys"
-local report_of = require "tide.run.report"
+local report_of = require "tide.report"
 local staleness = require "tide.show.staleness"
 local table_view = require "tide.show.table_view"
 
