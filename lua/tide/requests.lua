@@ -169,7 +169,7 @@ local ROWS <const> = {
     ["console.result"] = {"read", id = "id", status = "string", display = "string?", data = "string?", cut = "any",
                           error = "table?", seconds = "number?", instructions = "number?", output = "string?",
                           memory_peak_bytes = "number?", truncated_bytes = "number?", failed = "boolean?",
-                          nodes = "table?", unreadable = "string?"},
+                          nodes = "table?", unreadable = "string?", pieces = "integer?"},
     ["console.file"] = {"read", path = "string"}, ["console.page"] = {"read", text = "string"},
     ["console.save"] = {"read", path = "string", text = "string", first = "boolean", last = "boolean"},
   },

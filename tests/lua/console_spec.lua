@@ -1,5 +1,6 @@
 package.path = "tests/lua/?.lua;" .. package.path
 require "support"
+local client = require "tide.console.client"
 local core = require "tide.core"
 local curve = require "tide.console.curve"
 local events = require "tide.cluster.events"
@@ -269,6 +270,31 @@ describe("names", function()
     assert.is_false(touched)
     assert.same({"trap"}, names.complete("x = tra", 7, {budget_s = 1}).candidates)
     assert.same({"n1", "n10", "n2"}, names.complete("@n", 2, {budget_s = 1, members = MEMBERS}).candidates)
+  end)
+end)
+
+describe("output", function()
+  local function messages_of(pieces)
+    local said, printed = {}, {}
+    core.sha256, core.interrupted = function() return ("0"):rep(64) end, function() return 0 end
+    local c <const> = client.new {role = "read", live = function() end, say = function(line) said[#said + 1] = line end,
+      print = function(piece) printed[#printed + 1] = piece return true end}
+    c.pieces = 0
+    for _, n in ipairs(pieces) do
+      c:take({kind = "cast", right = "node", value = {op = "console.output", id = 1, sequence = n, text = "x"}}, 1)
+    end
+    local result <const> = c:take({kind = "cast", right = "node", value = {op = "console.result", id = 1, status = "ok",
+      pieces = 4}}, 1)
+    assert.equal("ok", result.status)
+    assert.equal(#pieces, #printed)
+    return said
+  end
+
+  it("that was lost with a connection is missed", function()
+    assert.same({}, messages_of {1, 2, 3, 4})
+    assert.equal(1, #messages_of {1, 2, 4})
+    assert.equal(1, #messages_of {1, 2, 3})
+    assert.equal(1, #messages_of {})
   end)
 end)
 

@@ -130,9 +130,18 @@ answers["console.page"] = function(self, request)
   self.paged[#self.paged + 1] = request.text
 end
 
+-- What was sent while the session was out of reach is gone. `to`: the number of the last piece, which has come or not.
+local function count_pieces(self, to, came)
+  if self.pieces and to - (came and 1 or 0) > self.pieces then
+    self.say "a part of the output is lost: the session was out of reach"
+  end
+  self.pieces = to
+end
+
 answers["console.output"] = function(self, m)
   if m.id ~= self.awaited then return end
   self.live(nil)
+  count_pieces(self, m.sequence, true)
   if not self.unread and not self.print(m.text) then
     self.unread = true
     core.send(self.address, {op = "console.cancel", id = m.id}, "system")
@@ -153,6 +162,7 @@ end
 answers["console.result"] = function(self, m)
   if m.id == self.awaited then
     self.live(nil)
+    count_pieces(self, m.pieces or 0, false)
     self.lines[m.id] = nil
     if self.unread then m.status, m.error = "gone", nil end
     self:show_pages()
@@ -235,7 +245,7 @@ function client:eval(line, o)
     return {status = "error", seconds = 0, error = errors.to_data(client.too_long(line))}
   end
   self.next_id = self.next_id + 1
-  self.text, self.lines[self.next_id] = line, line
+  self.text, self.lines[self.next_id], self.pieces = line, line, 0
   local request <const> = {op = "console.eval", id = self.next_id, text = line, targets = o.targets,
     want = o.want or "display", width = o.width, utf8 = o.utf8, seconds = o.seconds}
   local function send() return core.send(self.address, request) end
@@ -260,7 +270,7 @@ end
 function client:foreground(id)
   local ok, err = core.call(self.address, {op = "console.fg", id = id}, OPEN_S)
   if not ok then return nil, errors.from(err) end
-  self.text, self.expected[id] = self.lines[id], nil
+  self.text, self.expected[id], self.pieces = self.lines[id], nil, nil -- what it printed before is not kept
   return self:wait(id)
 end
 

@@ -380,7 +380,7 @@ end
 
 local function finish(record, result)
   record.result = result
-  result.op, result.id = "console.result", record.id
+  result.op, result.id, result.pieces = "console.result", record.id, record.sequence
   if record.client then core.send(record.client, result) end
 end
 
