@@ -381,7 +381,9 @@ local function parse_flag(args, at, list, by_flag, values, seen)
   return at + 1
 end
 
-local function asks_for_help(args)
+---@param args string[] words behind a script
+---@return boolean
+function options.asks_for_help(args)
   for _, argument in ipairs(args) do
     if argument == "--" then return false end
     if argument == "--help" or argument == "-h" then return true end
@@ -402,7 +404,7 @@ end
 ---@return string? help the page, when --help was asked for (then values and err are nil)
 function options.parse(spec, args, context)
   local list, by_flag = declare_all(spec)
-  if asks_for_help(args) then return nil, nil, help_page(list, context or {}) end
+  if options.asks_for_help(args) then return nil, nil, help_page(list, context or {}) end
   local values, seen = {}, {}
   for _, declared in ipairs(list) do values[declared.name] = declared.value end
   local at = 1

@@ -35,6 +35,8 @@ run 0 up lab -n 2 -w 2
 for pid in $(cut -d' ' -f1 "$XDG_RUNTIME_DIR/tide/lab/pids"); do started+=("$pid"); done
 
 run 3 submit --cluster nowhere count.lua
+run 0 submit count.lua --help
+says out.txt '^ +--passes N'
 run 2 submit no-such.lua
 run 1 submit --slots 9 count.lua
 says err.txt '9 slots requested, the cluster has 4'

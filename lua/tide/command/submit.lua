@@ -3,6 +3,8 @@ local arguments = require "tide.cli.arguments"
 local children = require "tide.provision.children"
 local cluster_view = require "tide.cluster.view"
 local declared = require "tide.declared"
+local options = require "tide.options"
+local run_command = require "tide.command.run"
 local run_host = require "tide.run.host"
 local slot_limits = require "tide.scheduler.limits"
 local text = require "tide.text"
@@ -30,6 +32,10 @@ return {
   schema = "tide.job/1",
   run = function(context)
     local o <const> = context.options
+    if options.asks_for_help(o.rest) then -- the script's own page, which needs no cluster
+      context.options = {script = o.script, rest = o.rest}
+      return run_command.run(context)
+    end
     local limits <const>, mistake = slot_limits.read(o)
     if mistake then return nil, mistake end
     local cluster
