@@ -52,6 +52,8 @@ is() { "$TIDE" jobs -a --plain </dev/null 2>/dev/null | awk -F'\t' '{print $1, $
 wait_for 10 is "$name" running
 run 0 jobs
 says out.txt "$second +queued +0 of 3"
+run 0 job forecast "$second" # without a scheduling policy
+says out.txt "^$second +begins in .*, ends in "
 run 0 job set "$name" eps=0.25
 run 2 job set "$name" epsilon=0.25 # a param that it does not have
 says err.txt 'T0115'

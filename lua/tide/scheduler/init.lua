@@ -522,6 +522,7 @@ end
 ---@return table|nil, table? err
 function scheduler:situation()
   local seat <const> = self.host and self.host:seat "scheduling"
+  if not seat then self.nodes:look() end -- without a policy nothing else does
   local view <const> = self:view(text.sorted_keys(SIGNALS))
   return {view = core.plain_encode(view), shares = self.shares.settings,
     used = {at = 0, by = self.shares:export().by},
