@@ -102,10 +102,9 @@ local function show(context, runs)
   context:field("commit", run.git)
   context:field("reports", #reports)
   context:field("directory", run.directory)
-  local words = {}
-  for i, word in ipairs(type(run.args) == "table" and run.args or {}) do words[i] = text.shell_word(word) end
-  context:field("again", run.script
-    and ("tide run %s %s"):format(text.shell_word(run.script), table.concat(words, " ")))
+  local words = {"tide run", run.script and text.shell_word(run.script)}
+  for _, word in ipairs(type(run.args) == "table" and run.args or {}) do words[#words + 1] = text.shell_word(word) end
+  context:field("again", run.script and table.concat(words, " "))
   if #reports > 0 then
     context:print ""
     context:print(table.concat(context:table_lines(curves_of(reports), CURVE_COLUMNS), "\n"))
