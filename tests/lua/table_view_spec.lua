@@ -31,6 +31,13 @@ describe("table_view", function()
     assert.truthy(lines[2]:find("~", 1, true))
   end)
 
+  it("cuts text and titles before numbers", function()
+    local rows <const> = {{run = "r-1", state = "stopped", reports = 227, loss = 0.0110527, options = "--steps 300"}}
+    local lines <const> = view.lines(rows, {{key = "run"}, {key = "state"}, {key = "reports"}, {key = "loss"},
+      {key = "options"}}, {width = 39, unicode = true})
+    assert.same({"run  state   repor…       loss  options", "r-1  stopp…     227  0.0110527  --step…"}, lines)
+  end)
+
   it("prints plain records with exact values", function()
     local rows = {{name = "a\tb\nc", bytes = 0.1, state = true}, {name = "x", bytes = 3072}}
     assert.same({"a\\x09b\\x0ac\t0.1\ttrue\t", "x\t3072\t\t"}, view.plain_lines(rows, COLUMNS))

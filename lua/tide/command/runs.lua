@@ -19,7 +19,7 @@ local units = require "tide.units"
 
 local COLUMNS <const> = {
   {key = "id", title = "run"}, {key = "name"}, {key = "state"},
-  {key = "took_s", title = "took", format = "duration"}, {key = "reports"}, {key = "loss"},
+  {key = "took_s", title = "took", format = "duration"}, {key = "reports"}, {key = "loss", format = "rough"},
   {key = "examples_per_s", title = "ex/s", format = "count"}, {key = "seed"}, {key = "arguments", title = "options"},
 }
 local TAGS <const> = {key = "tags"} -- a column where a run has some

@@ -11,17 +11,18 @@ local units = require "tide.units"
 local table_view = {}
 
 local GAP <const> = "  "
-local CELL_MIN <const> = 6
+local CELL_MIN <const>, TITLE_MIN <const> = 6, 4
 
 ---@class tide.column
 ---@field key string field of the record
 ---@field title? string default: the key
----@field format? "count"|"size"|"duration"|"share"|"rate"
+---@field format? "count"|"size"|"duration"|"share"|"rate"|"rough" rough: three digits
 ---@field right? boolean align to the right; default for formats and numbers
 
 local FORMATS <const> = {
   count = units.format_count, size = units.format_size, duration = units.format_duration,
   share = units.format_share, rate = units.format_rate, key = units.format_unsigned,
+  rough = function(value) return ("%.3g"):format(value) end,
 }
 
 -- The shortest decimal that reads back as the same number.
@@ -61,19 +62,31 @@ local function aligns_right(column, rows)
   return false
 end
 
--- Takes columns away from the widest cells, never from the first column, until the line fits.
-local function fit(widths, limit)
+-- Takes columns away from the widest cells that have more than `least`, never from the first column, until the line
+-- fits.
+local function shrink(widths, limit, least)
   local total = #GAP * (#widths - 1)
   for _, w in ipairs(widths) do total = total + w end
   while total > limit do
     local widest
     for i = 2, #widths do
-      if widths[i] > CELL_MIN and (not widest or widths[i] > widths[widest]) then widest = i end
+      if widths[i] > least[i] and (not widest or widths[i] > widths[widest]) then widest = i end
     end
     if not widest then return end
     widths[widest] = widths[widest] - 1
     total = total - 1
   end
+end
+
+-- Text and the titles of numbers are cut first: a number that is cut says nothing. `needed`: by column, of its cells.
+local function fit(widths, needed, right, limit)
+  local least, last_least = {}, {}
+  for i = 1, #widths do
+    least[i] = right[i] and math.max(needed[i], TITLE_MIN) or CELL_MIN
+    last_least[i] = CELL_MIN
+  end
+  shrink(widths, limit, least)
+  shrink(widths, limit, last_least)
 end
 
 ---Aligned lines with a header.
@@ -83,17 +96,18 @@ end
 ---@return string[] lines
 function table_view.lines(rows, columns, o)
   o = o or {}
-  local cells, widths, right = {}, {}, {}
+  local cells, widths, needed, right = {}, {}, {}, {}
   for c, column in ipairs(columns) do
     right[c] = aligns_right(column, rows)
-    widths[c] = o.header == false and 0 or text.width(column.title or column.key)
+    needed[c] = 0
     for r, row in ipairs(rows) do
       cells[r] = cells[r] or {}
       cells[r][c] = shown(row[column.key], column)
-      widths[c] = math.max(widths[c], text.width(cells[r][c]))
+      needed[c] = math.max(needed[c], text.width(cells[r][c]))
     end
+    widths[c] = math.max(needed[c], o.header == false and 0 or text.width(column.title or column.key))
   end
-  fit(widths, o.width or 100)
+  fit(widths, needed, right, o.width or 100)
   local function line(of)
     local parts = {}
     for c = 1, #columns do
