@@ -1792,6 +1792,11 @@ function tide_json_module.encode(value) end
 ---@return tide.error? err T0402 when the text is not JSON
 function tide_json_module.decode(source) end
 
+---The objects of JSON lines. What is none, and a last line without its end, is left out: a kill cut it off.
+---@param source? string nil: none
+---@return table[]
+function tide_json_module.lines(source) end
+
 ---An object some of whose fields are arrays that may be empty: an empty table of Lua has no kind of its own.
 ---@param fields table<string, any>
 ---@param arrays table<string, any[]>
