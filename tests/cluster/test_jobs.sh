@@ -52,6 +52,11 @@ is() { "$TIDE" jobs -a --plain </dev/null 2>/dev/null | awk -F'\t' '{print $1, $
 wait_for 10 is "$name" running
 run 0 jobs
 says out.txt "$second +queued +0 of 3"
+for follower in wait attach; do
+    "$TIDE" job "$follower" "$second" >/dev/null 2>"$follower.txt" </dev/null &
+    started+=($!)
+    wait_for 30 grep -q "^$second is queued, waits for 3 slots; 2 free, $name has 2" "$follower.txt"
+done
 run 0 job forecast "$second" # without a scheduling policy
 says out.txt "^$second +begins in .*, ends in "
 run 0 job set "$name" eps=0.25

@@ -139,6 +139,15 @@ local function say_end(context, row)
   return math.tointeger(row.exit) or EXITS[row.state]
 end
 
+local IDLE <const> = {queued = true, paused = true, suspended = true}
+
+-- Why nothing happens, when that has changed. Returns what was said.
+local function say_idle(context, row, said)
+  local now <const> = IDLE[row.state] and ("%s is %s%s"):format(row.name, row.state, row.why and ", " .. row.why or "")
+  if now and now ~= said then context:say(text.clean(now)) end
+  return now
+end
+
 -- Whether the script is done with the run too, which may print and write results when the workers have ended.
 local function is_over(context, row)
   if not EXITS[row.state] then return false end
@@ -150,10 +159,11 @@ end
 local function logs(context, o, follow)
   local query <const> = log_query.of(o, context.core.wall())
   local keep <const>, all <const> = log_query.filter(query), not log_query.is_empty(query)
-  local after, partial = all and 0 or nil, ""
+  local after, partial, said = all and 0 or nil, "", nil
   while true do
     local row, err = look {op = "get", name = o.name}
     if not row then return nil, err end
+    said = follow and say_idle(context, row, said)
     local got
     got, err = look {method = "log", name = o.name, arguments = {{after = after}}}
     if not got then return nil, err end
@@ -171,9 +181,11 @@ end
 
 local function wait(context, o)
   local deadline <const> = context.timeout_s and context.core.now() + context.timeout_s
+  local said
   while true do
     local row, err = look {op = "get", name = o.name}
     if not row then return nil, err end
+    said = say_idle(context, row, said)
     if is_over(context, row) then return say_end(context, row) end
     if context.core.interrupted() > 0 then return 130 end
     if deadline and context.core.now() >= deadline then return 124 end
