@@ -178,5 +178,27 @@ run 0 runs
 says out.txt 'talk-1 +failed'
 [ -e /etc/passwd ] || fail "a link was followed"
 run 0 models show ranker
+
+# A log of several parts is printed whole; a part of it begins with a whole line, and says that it is a part.
+cat >long.lua <<'LUA'
+local tide = require "tide"
+local job = tide.job {name = "long", tables = {}, worker = function(w) w:report {examples = 1} end}
+tide.main(function()
+  for i = 1, 3000 do print(("line %d of a log of several parts"):format(i)) end
+  local cluster <close> = tide.cluster {}
+  cluster:start(job):wait()
+end)
+LUA
+run 0 submit long.lua
+long=$(grep -o '^long-[0-9]*' out.txt)
+run 0 job wait "$long"
+run 0 job logs "$long"
+[ "$(grep -c ' of a log of several parts$' out.txt)" = 3000 ] || fail "$(wc -l <out.txt) lines of the log"
+cp out.txt whole.txt
+run 0 job logs "$long" --last 2
+tail -2 whole.txt | diff - out.txt || fail "not the last two lines"
+run 0 job attach "$long"
+head -1 out.txt | grep -qE '^20[0-9-]{8} [0-9:.]{12} line [0-9]+ of' || fail "half a line: $(head -1 out.txt)"
+says err.txt 'of the log precede'
 run 0 down lab -y
 finish

@@ -11,6 +11,7 @@ local log_query = require "tide.run.log_query"
 local remote = require "tide.policy.remote"
 local remote_run = require "tide.run.remote"
 local run_host = require "tide.run.host"
+local run_logs = require "tide.command.run_logs"
 local run_params = require "tide.run.params"
 local text = require "tide.text"
 local units = require "tide.units"
@@ -154,29 +155,19 @@ local function is_over(context, row)
   return row.closed or row.state == "lost" or context.core.wall() - (row.ended_at or 0) > CLOSING_S
 end
 
--- Prints the log, of which only whole lines while it grows; with `follow` until the run has ended, whose exit code this
--- then has. A query reads the whole log.
-local function logs(context, o, follow)
-  local query <const> = log_query.of(o, context.core.wall())
-  local keep <const>, all <const> = log_query.filter(query), not log_query.is_empty(query)
-  local after, partial, said = all and 0 or nil, "", nil
-  while true do
-    local row, err = look {op = "get", name = o.name}
+-- Prints the log; with `follow` until the run has ended, whose exit code this then has.
+local function logs(context, o, follow, from)
+  local row, said
+  local exit <const>, problem = run_logs.output(context, function(after)
+    local got, err
+    row, err = look {op = "get", name = o.name}
     if not row then return nil, err end
     said = follow and say_idle(context, row, said)
-    local got
     got, err = look {method = "log", name = o.name, arguments = {{after = after}}}
     if not got then return nil, err end
-    local whole <const> = (not follow or is_over(context, row)) and (got.next >= got.more or not follow and not all)
-    partial, after = partial .. got.ok, got.next
-    local lines = whole and partial or partial:match "^.*\n" or ""
-    partial = partial:sub(#lines + 1)
-    lines = keep(lines)
-    if lines ~= "" then context.write_out(o.raw and lines or text.harmless(lines)) end
-    if whole then return follow and say_end(context, row) or 0 end
-    if context.core.interrupted() > 0 then return 130 end
-    if got.next >= got.more then context.core.sleep(POLL_S) end
-  end
+    return {text = got.ok, size = got.more, next = got.next, is_last = not follow or is_over(context, row)}
+  end, from)
+  return exit == 0 and follow and say_end(context, row) or exit, problem
 end
 
 local function wait(context, o)
@@ -347,9 +338,10 @@ local NAME <const> = {name = "name", doc = "the run: `mf-1`, its number, or its 
 
 local VERBS <const> = {
   {name = "show", doc = "state, slots, params", arguments = {NAME}, run = show},
-  {name = "logs", doc = "its log", arguments = {NAME},
-   run = function(context, o) return logs(context, o, o.follow) end},
-  {name = "attach", doc = "its log until it ends, with its exit code", arguments = {NAME},
+  {name = "logs", doc = "its whole log, or lines of it", arguments = {NAME},
+   run = function(context, o) return logs(context, o, o.follow, 0) end},
+  {name = "attach", doc = "the newest part of its log and what follows until it ends, with its exit code",
+   arguments = {NAME},
    run = function(context, o) return logs(context, o, true) end},
   {name = "wait", doc = "until it has ended, with its exit code", arguments = {NAME}, run = wait},
   {name = "pause", doc = "its workers pause at their next report", arguments = {NAME}, run = function(context, o)
@@ -410,6 +402,7 @@ local row <const> = {
     {name = "new", of = "set", doc = "add a param that the job does not declare"},
     {name = "slots", of = "forecast", type = "integer", min = 1, value = "N",
      doc = "forecast the end with N slots, too"},
+    {name = "last", type = "integer", min = 1, value = "N", of = "logs", doc = "only the last N lines, to begin with"},
     {name = "follow", short = "f", of = "logs", doc = "follow new lines until the run ends"},
     {name = "to", of = "fetch", type = "string", value = "PATH", doc = "where the file goes (default: its name, here)"},
     {name = "raw", of = "logs, attach", doc = "with the escape sequences of the script; default: only its colors"},

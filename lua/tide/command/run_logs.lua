@@ -1,4 +1,5 @@
--- `tide runs logs`: the log of a run from its directory, or that together with the logs of its nodes and its events.
+-- `tide runs logs` and `tide job logs`: the log of a run from its directory or from its cluster; or that from its
+-- directory together with the logs of its nodes and its events.
 local cluster_view = require "tide.cluster.view"
 local core = require "tide.core"
 local errors = require "tide.errors"
@@ -7,52 +8,62 @@ local log_lines = require "tide.show.log_lines"
 local log_query = require "tide.run.log_query"
 local run_log = require "tide.run.run_log"
 local text = require "tide.text"
+local units = require "tide.units"
 
-local EVERY_S <const> = 0.5
+local run_logs = {}
+
+local EVERY_S <const> = 0.2
 local OLDER <const> = 9 -- files of a node's log before the one that is written to
-
--- Calls `look` once, with --follow until the run has ended; its argument is whether this is the last time.
-local function followed(context, run, look)
-  local o <const> = context.options
-  local deadline <const> = context.timeout_s and context.core.now() + context.timeout_s
-  while true do
-    local now <const> = o.follow and history.find(run.id, o.dir)
-    local is_last <const> = not now or not history.is_living(now)
-    local ok, err = look(is_last)
-    if not ok then return nil, err end
-    if is_last then return 0 end
-    local exit <const> = cluster_view.pause(context.core, EVERY_S, deadline)
-    if exit then return exit == 124 and 124 or 0 end
-  end
-end
 
 ---- run.log ----------------------------------------------------------------------------------------------------------
 
-local function output(context, run)
+---Prints the log of a run, or what the options keep of it; with --follow until the run has ended.
+---@param context tide.context
+---@param read fun(after: integer?): {text: string, size: integer, next: integer, is_last: boolean}?, tide.error? a part
+---  of the log behind a position; is_last: nothing is written to it any more
+---@param from? integer position to begin at; nil: the newest part
+---@return integer|nil exit, tide.error? err
+function run_logs.output(context, read, from)
   local o <const> = context.options
   local keep <const> = log_query.filter(log_query.of(o, context.core.wall()))
-  local partial, after, first = "", 0, true
-  return followed(context, run, function(is_last)
-    local some, size, tail
-    repeat
-      some, size, after = run_log.read(run.directory, after)
-      if not some then
-        return nil, errors.new("T0401", {message = ("run %s has no log"):format(run.id), where = run.directory})
-      end
-      partial = partial .. some
-      local lines <const> = is_last and after >= size and partial or partial:match "^.*\n" or ""
-      partial = partial:sub(#lines + 1)
-      local kept <const> = keep(lines)
-      if first and o.last then
-        tail = text.last_lines((tail or "") .. kept, o.last) .. "\n"
-      elseif kept ~= "" then
-        context.write_out(text.harmless(kept))
-      end
-    until after >= size
-    if tail and tail ~= "\n" then context.write_out(text.harmless(tail)) end
-    first = false
-    return true
-  end)
+  local deadline <const> = context.timeout_s and context.core.now() + context.timeout_s
+  local partial, after, tail = "", from, o.last and ""
+  while true do
+    local got <const>, err = read(after)
+    if not got then return nil, err end
+    local before <const> = not after and got.next - #got.text or 0
+    if before > 0 then
+      got.text = got.text:gsub("^[^\n]*\n", "", 1)
+      context:say(("(%s of the log precede)"):format(units.format_size(before)))
+    end
+    partial, after = partial .. got.text, got.next
+    local is_read <const> = got.next >= got.size
+    local is_over <const> = got.is_last and is_read
+    local lines <const> = is_over and partial or partial:match "^.*\n" or ""
+    partial = partial:sub(#lines + 1)
+    local kept = keep(lines)
+    if tail then
+      tail = text.last_lines(tail .. kept, o.last)
+      tail = tail ~= "" and tail .. "\n" or ""
+      kept, tail = is_read and tail or "", not is_read and tail or nil
+    end
+    if kept ~= "" then context.write_out(o.raw and kept or text.harmless(kept)) end
+    if is_over then return 0 end
+    local exit <const> = cluster_view.pause(context.core, is_read and EVERY_S or 0, deadline)
+    if exit then return exit end
+  end
+end
+
+local function output(context, run)
+  local o <const> = context.options
+  return run_logs.output(context, function(after)
+    local is_last <const> = not o.follow or not history.is_living(history.find(run.id, o.dir) or {})
+    local some <const>, size <const>, next_at <const> = run_log.read(run.directory, after)
+    if not some then
+      return nil, errors.new("T0401", {message = ("run %s has no log"):format(run.id), where = run.directory})
+    end
+    return {text = some, size = size, next = next_at, is_last = is_last}
+  end, 0)
 end
 
 ---- with its nodes and its events ------------------------------------------------------------------------------------
@@ -99,22 +110,28 @@ end
 local function merged(context, run)
   local o <const> = context.options
   local query <const>, seen, most = log_query.of(o, context.core.wall()), {}, o.last
-  return followed(context, run, function()
+  local deadline <const> = context.timeout_s and context.core.now() + context.timeout_s
+  while true do
+    local is_last <const> = not o.follow or not history.is_living(history.find(run.id, o.dir) or {})
     local lists = {}
     for name, lines in pairs(sources_of(run, query)) do lists[#lists + 1] = fresh(seen, name, lines) end
     log_lines.print(context, log_lines.chosen(log_lines.merge(lists), {level = o.level, node = o.node,
       since = query.since}), most)
     most = nil
-    return true
-  end)
+    if is_last then return 0 end
+    local exit <const> = cluster_view.pause(context.core, EVERY_S, deadline)
+    if exit then return exit end
+  end
 end
 
 ---Prints the log of a run. Levels, nodes and the fields of --json and --plain are those of merged lines.
 ---@param context tide.context
 ---@param run tide.past_run
 ---@return integer|nil exit, tide.error? err
-return function(context, run)
+function run_logs.of_directory(context, run)
   local o <const> = context.options
   local is_merged <const> = o.all or o.level or o.node or context.json or context.plain
   return (is_merged and merged or output)(context, run)
 end
+
+return run_logs

@@ -344,7 +344,7 @@ return {
     {name = "show", doc = "one: how it ended, its curves, its log", arguments = {RUN}, run = of_runs(show)},
     {name = "logs", doc = "its whole log, or lines of it", arguments = {RUN}, schema = "tide.log/1",
      stays = function(o) return o.follow == true end,
-     run = of_runs(function(context, runs) return run_logs(context, runs[1]) end)},
+     run = of_runs(function(context, runs) return run_logs.of_directory(context, runs[1]) end)},
     {name = "artifacts", doc = "the files that it keeps", arguments = {RUN}, schema = "tide.artifact/1",
      run = of_runs(list_artifacts)},
     {name = "gc", doc = "removes ended runs by age and size; those with the tag `keep` stay",
