@@ -5,7 +5,7 @@ export TIDE_CLUSTER=lab
 
 cat >count.lua <<'LUA'
 local tide = require "tide"
-local opt = tide.options {passes = {"passes", default = 1000}}
+local opt = tide.options {passes = {"passes", default = 1000000}}
 local job = tide.job {
   name = "count", data = 40, chunks = 8, params = {eps = 0.5},
   tables = {t = tide.table {keys = tide.dense(10), width = 1}},
