@@ -206,17 +206,17 @@ local FIELDS <const> = {
 ---A field of a record from a file, whose value has another type than the record's schema gives it. Anybody writes
 ---files: a damaged one must not end the command that lists a thousand others.
 ---@param record table
----@param types table<string, string|table> by field: a type of Lua, "time" (seconds since 1970), "strings", or the types
----  of a table's fields; a field may be absent
+---@param types table<string, string|table> by field: a type of Lua, "time" (seconds since 1970), "strings", or the
+---  types of a table's fields; a field may be absent
 ---@return string|nil name nil: there is none
 function checks.odd_field(record, types)
-  for name, wanted in pairs(types) do
+  for name, kind in pairs(types) do
     local v <const> = record[name]
-    local fits = v == nil or type(v) == wanted
-    if not fits and type(wanted) == "table" then
-      fits = type(v) == "table" and not checks.odd_field(v, wanted)
-    elseif not fits and FIELDS[wanted] then
-      fits = FIELDS[wanted](v)
+    local fits = v == nil or type(v) == kind
+    if not fits and type(kind) == "table" then
+      fits = type(v) == "table" and not checks.odd_field(v, kind)
+    elseif not fits and FIELDS[kind] then
+      fits = FIELDS[kind](v)
     end
     if not fits then return name end
   end

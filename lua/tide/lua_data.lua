@@ -1,5 +1,5 @@
--- Files of Lua that are data and not code: configuration, shares of persons. They run with an empty environment, without
--- the methods of strings, bounded in steps and memory.
+-- Files of Lua that are data and not code: configuration, shares of persons. They run with an empty environment,
+-- without the methods of strings, bounded in steps and memory.
 local lua_data = {}
 
 local STEPS_MAX <const> = 100000

@@ -54,7 +54,9 @@ describe("shares", function()
 
   it("are read from a file with as many persons as there may be", function()
     local lines = {}
-    for i = 1, 2000 do lines[i] = ("p%d = {group = 'g', weight = 2, slots = 4, runs = 3, memory = '1GiB'},"):format(i) end
+    for i = 1, 2000 do
+      lines[i] = ("p%d = {group = 'g', weight = 2, slots = 4, runs = 3, memory = '1GiB'},"):format(i)
+    end
     assert(shares.read("return {groups = {g = {}}, persons = {" .. table.concat(lines) .. "}}", "s.lua"))
   end)
 

@@ -710,8 +710,8 @@ function ops.time(request)
   return {name = r.name, state = r.state, time_s = r.time_s}
 end
 
--- How long a run has had its slots. The record has the wall clock's time, which another keeper can read; it is looked at
--- once, because a clock that is set later must not end the run.
+-- How long a run has had its slots. The record has the wall clock's time, which another keeper can read; it is looked
+-- at once, because a clock that is set later must not end the run.
 local function age_of(r)
   if not r.started_at then return 0 end
   if r._aged_from ~= r.started_at then
