@@ -100,7 +100,7 @@ echo '{"schema":"tide.model/1","file":"a","bytes":0,"added_at":1e300}' >.tide/mo
 run 0 runs show odd
 says out.txt '^reports +1$'
 [ "$(grep -c 'begun$' out.txt)" = 1 ] || fail "one event of three can be read"
-run 0 log --run odd
+run 0 runs logs odd --all
 run 0 runs compare odd "$first"
 run 0 runs artifacts odd
 run 0 models list
