@@ -173,11 +173,16 @@ function methods:no_better(stop, sum)
   local per <const> = stop.per and sum[stop.per] or not stop.per and report.count_of(sum, stop.metric)
     or not stop.per and sum.examples
   local value = sum[stop.metric]
-  if not value then
-    self:fail(script.error("T0203", ("the stop rule's metric `%s` is not in the report"):format(stop.metric)))
+  local missing <const> = not value and stop.metric or stop.per and not per and stop.per
+  if missing then
+    self:fail(script.error("T0203", ("the stop rule's metric `%s` is not in the report"):format(missing)))
     return false
   end
-  value = (stop.per or per and per > 0) and value / per or value -- of nothing: NaN, no better than any number
+  if per and per > 0 then
+    value = value / per
+  elseif stop.per then
+    value = 0 / 0 -- of nothing: no better than any number
+  end
   local known <const> = self.state.stop_rule or {since = 0}
   self.state.stop_rule = known
   local gain <const> = known.best and (stop.better == "more" and value - known.best or known.best - value)
