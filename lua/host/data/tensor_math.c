@@ -501,7 +501,8 @@ static int tensor_matmul(lua_State *L) {
     if (t->t.type != TIDE_F32 || a->t.type != TIDE_F32 || b->t.type != TIDE_F32) {
         return luaL_error(L, "matmul is for f32 tensors: t:convert \"f32\" gives one");
     }
-    luaL_argcheck(L, !tide__lua_tensor_overlap(t, a) && !tide__lua_tensor_overlap(t, b), 1, "shares memory with a factor: the product needs its own");
+    luaL_argcheck(L, !tide__lua_tensor_overlap(t, a) && !tide__lua_tensor_overlap(t, b), 1,
+                  "shares memory with a factor: the product needs its own");
     bool transpose_a = false, transpose_b = false;
     double scale = 1, keep = 0;
     if (!lua_isnoneornil(L, 4)) {

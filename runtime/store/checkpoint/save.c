@@ -41,12 +41,10 @@ void tide__save_about(const struct tide_table *table, struct tide__save_about *a
     (void)snprintf(about->seed, sizeof about->seed, "%llu", (unsigned long long)table->options.seed);
     (void)snprintf(about->epoch, sizeof about->epoch, "%u", epoch);
     init_text(&table->options, about->init);
-    const struct tide_safetensors_pair pairs[] = {{"tide.table", table->name},
-                                                  {"tide.rule", tide__rule_name(&table->options)},
-                                                  {"tide.seed", about->seed},
-                                                  {"tide.init", about->init},
-                                                  {"tide.version", TIDE_VERSION},
-                                                  {"tide.epoch", about->epoch}};
+    const struct tide_safetensors_pair pairs[] = {
+        {"tide.table", table->name},    {"tide.rule", tide__rule_name(&table->options)},
+        {"tide.seed", about->seed},     {"tide.init", about->init},
+        {"tide.version", TIDE_VERSION}, {"tide.epoch", about->epoch}};
     memcpy(about->pairs, pairs, sizeof pairs);
     about->count = TIDE_COUNT(pairs) - !tide__forget_of(table);
 }
