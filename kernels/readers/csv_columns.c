@@ -82,6 +82,13 @@ static bool whole(const char *at, size_t size, int64_t *out) {
     return true;
 }
 
+/* A whole number that no double has. */
+static bool is_rounded(const char *text, size_t size) {
+    const double beyond = 0x1p63; /* the least that does not fit back */
+    int64_t n;
+    return whole(text, size, &n) && ((double)n >= beyond || (int64_t)(double)n != n);
+}
+
 /* ---- errors ---- */
 
 static int no_value(const struct tide__csv_place *place, const struct tide_csv_column *c, size_t number) {
@@ -104,6 +111,16 @@ static int unfit(const struct tide__csv_place *place, const struct tide_csv_colu
         (void)snprintf(what + at, sizeof what - (size_t)at,
                        "; `columns = {[\"%.80s\"] = \"class\"}` reads it as a class", c->name);
     }
+    return tide__csv_bad(place, number, what);
+}
+
+static int rounded(const struct tide__csv_place *place, const struct tide_csv_column *c, size_t number,
+                   const char *text, size_t size) {
+    char what[400];
+    (void)snprintf(what, sizeof what,
+                   "'%.*s' in column '%.80s' is a whole number that would be rounded: `columns = {[\"%.80s\"] = "
+                   "\"integer\"}` keeps it, \"class\" counts equal ones",
+                   size < SHOWN ? (int)size : SHOWN, text, c->name, c->name);
     return tide__csv_bad(place, number, what);
 }
 
@@ -155,6 +172,9 @@ static int add_number(const struct tide__csv_place *place, struct tide_csv_colum
     if (!is_absent(text, size) || (is_nan(text, size) && !place->o->has_missing)) {
         if (!tide__csv_number(place->o, text, size, &value)) {
             return unfit(place, c, number, text, size);
+        }
+        if (is_rounded(text, size)) {
+            return rounded(place, c, number, text, size);
         }
         c->not_finite += isfinite(value) ? 0 : 1;
     } else if (!place->o->has_missing) {

@@ -60,7 +60,7 @@ local CONVERTERS <const> = {
   string = function(value) return value end,
   number = function(value)
     local number <const> = tonumber(value)
-    if number and number == number and not value:find("^%s*[+-]?0[xX]") then return number + 0.0 end
+    if number and math.abs(number) < math.huge and not value:find("^%s*[+-]?0[xX]") then return number + 0.0 end
     return nil, ("`%s` is not a number"):format(value)
   end,
   integer = function(value)

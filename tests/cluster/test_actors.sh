@@ -99,7 +99,7 @@ for how in run "sim --seed 2"; do
   says out.txt '^late	nil	T0507	n3$'
   says out.txt '^away	T0508	n2	nil$'
   says out.txt '^ref	1$'
-  [ "$(grep -c '^wrong	false	T01' out.txt)" = 4 ] || fail "bad options: $(grep wrong out.txt)"
+  [ "$(grep -c '^wrong	false	T01' out.txt)" = 5 ] || fail "bad options: $(grep wrong out.txt)"
   [ "$(grep -c '^rank	false	T0113' out.txt)" = 5 ] || fail "bad ranks: $(grep rank out.txt)"
   says out.txt '^each	3x 1x$'
   says out.txt '^first	true$'

@@ -84,6 +84,7 @@ describe("params", function()
     assert.equal("integer", math.type(params.read("5", nil)))
     assert.is_true(params.read("true", false))
     assert.equal("0,05", params.read("0,05", 0.5))
+    assert.equal("1e999", params.read("1e999", 0.5)) -- no number, as inf is none
   end)
 end)
 

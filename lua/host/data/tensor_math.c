@@ -561,8 +561,11 @@ static int tensor_uniform(lua_State *L) {
     struct tide_random random;
     tide_random_seed(&random, (uint64_t)luaL_checkinteger(L, 2));
     const double low = luaL_optnumber(L, 3, 0), high = luaL_optnumber(L, 4, 1);
+    const float below = nextafterf((float)high, (float)low); /* a number near `high` may be rounded to it */
+    const bool narrow = t->t.type == TIDE_F32 && high > low;
     for (size_t i = 0, n = tide__lua_tensor_count(t); i < n; i++) {
-        store(t, i, low + (high - low) * tide_random_uniform(&random));
+        const double x = low + (high - low) * tide_random_uniform(&random);
+        store(t, i, narrow && (float)x >= (float)high ? below : x);
     }
     lua_settop(L, 1);
     return 1;

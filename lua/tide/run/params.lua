@@ -95,7 +95,9 @@ end
 function params.read(word, now)
   if type(now) == "string" then return word end
   if word == "true" or word == "false" then return word == "true" end
-  return math.tointeger(tonumber(word)) or tonumber(word) or word
+  local number <const> = tonumber(word)
+  if not number or math.abs(number) == math.huge then return word end -- 1e999 is no number, as inf is none
+  return math.tointeger(number) or number
 end
 
 return params

@@ -62,6 +62,8 @@ static void a_column_of_numbers_is_one_whatever_its_first_cell(void **state) {
             1.7976931348623157e308, 5e-324, 123456789012345678901.0);
     refuse_with(plain, "a\nx\n2\n", "f: line 3: column 1", "has the number '2' here and the text 'x' before");
     refuse_with(plain, "a\n2\nx\n", "f: line 3: column 1", "expected a number in column 'a', found 'x'");
+    refuse_with(plain, "a\n2\n9007199254740993\n", "f: line 3: column 1", "would be rounded");
+    refuse_with(plain, "a\n-9223372036854775807\n", "f: line 2: column 1", "would be rounded");
     refuse_with(plain, "a,b\n1,\n2,\n", "f: line 2: column 2", "no value in any row");
     refuse_with(headless, "a,b\n1,2\n", "f: line 2: column 1", "`header = true`");
 }

@@ -251,6 +251,8 @@ static void tensors_add_and_f64_splits_into_f32_exactly(void **state) {
         "fails('another type or size', a.add, a, core.tensor('u32', 2)) fails('another type', a.add, a, "
         "core.tensor('u16', 3))\n"
         "fails('does not fit', function() a[1] = 65536 end)\n"
+        "local near = core.tensor('f32', 1 << 16):uniform(1, 1e8, 1e8 + 8)\n" /* floats there are 8 apart */
+        "assert(near:max() == 1e8 and near:min() == 1e8)\n"
         "local rng, x = core.random(7), core.tensor('f64', 3000)\n"
         "for i = 1, #x do x[i] = (rng:uniform() - 0.5) * 2.0 ^ (rng:below(180) - 60) end\n"
         "x[1], x[2], x[3] = 0, math.pi, 1 + 2.0 ^ -52\n"
