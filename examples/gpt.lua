@@ -7,18 +7,18 @@ local tide, nn = require "tide", require "tide.nn"
 
 local opt = tide.options {
   text    = {"file to learn; without it: generated sums", type = "string"},
-  tokens  = {"of the byte-pair code; 256: characters", default = 256},
-  layers  = {"blocks of attention and a net of two layers", default = 2},
-  width   = {"numbers a token", default = 64},
-  heads   = {"of attention, which share the width", default = 4},
-  length  = {"tokens of an example", default = 32},
-  count   = {"generated sums", default = 6000},
-  batch   = {"examples of a step, of all workers together", default = 32},
+  tokens  = {"of the byte-pair code; 256: characters", default = 256, min = 1},
+  layers  = {"blocks of attention and a net of two layers", default = 2, min = 1},
+  width   = {"numbers a token", default = 64, min = 1},
+  heads   = {"of attention, which share the width", default = 4, min = 1},
+  length  = {"tokens of an example", default = 32, min = 1},
+  count   = {"generated sums", default = 6000, min = 1},
+  batch   = {"examples of a step, of all workers together", default = 32, min = 1},
   epochs  = {"passes over the text", default = 10},
-  lr      = {"rate, of adamw, at its largest", default = 5e-3},
-  dropout = {"share left out behind each block", default = 0.0},
+  lr      = {"rate, of adamw, at its largest", default = 5e-3, above = 0},
+  dropout = {"share left out behind each block", default = 0.0, min = 0},
   sample  = {"tokens that it writes in the end", default = 60},
-  nodes   = {"node processes on this machine", default = 1},
+  nodes   = {"node processes on this machine", default = 1, min = 1},
   seed    = {"of initial values, sums and orders", default = 1},
 }
 local T <const>, C <const> = opt.length, opt.width

@@ -2,11 +2,11 @@
 local tide = require "tide"
 
 local opt = tide.options {
-  points = {"points to draw", default = 20000},
-  dimensions = {"numbers a point has", default = 16},
-  centres = {"clusters to draw and to find", default = 8},
+  points = {"points to draw", default = 20000, min = 1},
+  dimensions = {"numbers a point has", default = 16, min = 1},
+  centres = {"clusters to draw and to find", default = 8, min = 1},
   steps = {"steps", default = 8},
-  nodes = {"worker nodes", default = 2},
+  nodes = {"worker nodes", default = 2, min = 1},
   seed = {"of the points and the first centres", default = 1},
 }
 local K <const>, D <const> = opt.centres, opt.dimensions

@@ -15,8 +15,8 @@ local opt = tide.options {
   max_share  = {"of text: words of a larger share of the documents are left out", default = 0.1},
   test       = {"share of the documents whose words are predicted", default = 0.05},
   test_last  = {"as many of the last documents instead", default = 0},
-  topics     = {"how many", default = 100},
-  passes     = {"over the documents", default = 50},
+  topics     = {"how many", default = 100, min = 1},
+  passes     = {"over the documents", default = 50, min = 1},
   alpha      = {"prior of a document's topics", default = 0.1},
   beta       = {"prior of a topic's words", default = 0.01},
   sampler    = {"how topics are drawn", default = "auto", choices = {"auto", "gibbs", "warp", "light", "xy"}},
@@ -28,8 +28,8 @@ local opt = tide.options {
   show       = {"topics that are printed, the largest first", default = 12},
   text       = {"topics of this text at the end", default = "a musician who plays the violin in an orchestra"},
   save       = {"directory for the model", type = "string"},
-  nodes      = {"node processes on this machine", default = 2},
-  workers    = {"workers of each node", default = 1},
+  nodes      = {"node processes on this machine", default = 2, min = 1},
+  workers    = {"workers of each node", default = 1, min = 1},
   seed       = {"of all draws", default = 1},
 }
 

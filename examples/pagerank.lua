@@ -3,11 +3,11 @@
 local tide = require "tide"
 
 local opt = tide.options {
-  pages = {"pages", default = 5000},
-  links = {"links a page has", default = 8},
+  pages = {"pages", default = 5000, min = 1},
+  links = {"links a page has", default = 8, min = 1},
   steps = {"steps", default = 20},
-  damping = {"share of visitors who follow a link", default = 0.85},
-  nodes = {"worker nodes", default = 2},
+  damping = {"share of visitors who follow a link", default = 0.85, min = 0, max = 1},
+  nodes = {"worker nodes", default = 2, min = 1},
   seed = {"of the graph", default = 1},
 }
 local N <const> = opt.pages

@@ -8,9 +8,9 @@
 -- float64, is 0.209249.
 local tide, nn = require "tide", require "tide.nn"
 local opt = tide.options {
-  nodes = {"of a worker each", default = 2},
+  nodes = {"of a worker each", default = 2, min = 1},
   steps = {"of all workers", default = 200},
-  batch = {"of all workers", default = 64},
+  batch = {"of all workers", default = 64, min = 1},
 }
 local WIDTH <const>, CATEGORIES <const> = 8, {100, 50, 20}
 

@@ -6,9 +6,9 @@ local tide = require "tide"
 
 local opt = tide.options {
   data      = {"a text file; \"glosses\" of WordNet; \"generated\": text with known topics", default = "glosses"},
-  dim       = {"values of a vector", default = 100},
+  dim       = {"values of a vector", default = 100, min = 1},
   epochs    = {"passes over the text; without it 10 with --data generated, else 5", type = "integer"},
-  window    = {"most words on each side of a word", default = 5},
+  window    = {"most words on each side of a word", default = 5, min = 1},
   negatives = {"words drawn for each pair", default = 5},
   alpha     = {"step size at the start, falls to 0; without it 0.025 with --data generated, else 0.05",
                type = "number"},
@@ -22,8 +22,8 @@ local opt = tide.options {
   nearest   = {"words whose neighbours are shown, with commas between", default = "dog,king,water,red,quickly,music"},
   technique = {"rows stay; words that are frequent have copies on all nodes; or words go where they are next used",
                default = "static", choices = {"static", "replicate", "intent"}},
-  nodes     = {"node processes on this machine", default = 2},
-  workers   = {"workers of each node", default = 1},
+  nodes     = {"node processes on this machine", default = 2, min = 1},
+  workers   = {"workers of each node", default = 1, min = 1},
   seed      = {"of initial values and draws", default = 1},
   text      = {"file for the vectors, word2vec's text format", type = "string"},
   binary    = {"file for the vectors, word2vec's binary format", type = "string"},

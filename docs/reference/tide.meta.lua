@@ -23,7 +23,7 @@
 local tide = {}
 
 ---Declares and reads the script's flags.
----@param spec table<string, table> name = {doc, default=, type=, choices=, required=}
+---@param spec table<string, table> name = {doc, default=, type=, choices=, min=, above=, max=, required=}
 ---@return table<string, any> values
 function tide.options(spec) end
 

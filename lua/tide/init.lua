@@ -17,7 +17,7 @@ local tide = {
 ---- the script ----------------------------------------------------------------------------------------------------
 
 ---Declares and reads the script's flags.
----@param spec table<string, table> name = {doc, default=, type=, choices=, required=}
+---@param spec table<string, table> name = {doc, default=, type=, choices=, min=, above=, max=, required=}
 ---@return table<string, any> values
 function tide.options(spec)
   local values = options.declare(spec, script.args, {script = script.path, source = script.source})

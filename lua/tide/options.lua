@@ -3,10 +3,12 @@
 -- Parses the flags after the script's name (`--rank 32`, `--rank=32`, `--no-verbose` for booleans), checks them, and
 -- writes the script's --help. The commands of `tide` itself read their values by the same `options.convert`.
 --
--- An entry is {doc, default=, type=, choices=, required=, of=}. Types: string, number, integer, boolean, file,
+-- An entry is {doc, default=, type=, choices=, min=, above=, max=, required=, of=}; bounds are of numbers, in the unit
+-- of the type, and of each item of a list. Types: string, number, integer, boolean, file,
 -- directory, list (separated by commas; `of` is the type of its items), duration (seconds), size (bytes). Without
 -- `type` it is the default's. A name `batch_size` is written --batch-size; --batch_size works too.
 
+local checks = require "tide.checks"
 local errors = require "tide.errors"
 local text = require "tide.text"
 local units = require "tide.units"
@@ -15,6 +17,7 @@ local options = {}
 
 local FIELDS <const> = {
   [1] = "string", type = "string", choices = "table", required = "boolean", of = "string", default = true,
+  min = "number", above = "number", max = "number",
 }
 local HELP_WIDTH <const> = 80
 
@@ -40,11 +43,15 @@ local function convert_path(value, want)
   return value
 end
 
-local function convert_list(value, of, choices)
-  local list = {}
+local function bounded(type_name, o) return {type = type_name, min = o.min, above = o.above, max = o.max} end
+
+local function convert_list(value, o)
+  local list, of <const> = {}, o.of or "string"
+  local item_row <const> = bounded(of, o)
+  item_row.choices = o.choices
   for item in (value .. ","):gmatch("%s*(.-)%s*,") do
     if item ~= "" then
-      local converted, why, code = options.convert(of or "string", item, {choices = choices})
+      local converted, why, code = options.convert(of, item, item_row)
       if converted == nil then return nil, why, code end
       list[#list + 1] = converted
     end
@@ -87,15 +94,19 @@ table.sort(options.types)
 ---A string of the command line as a value.
 ---@param type_name string
 ---@param value string
----@param o? {choices?:any[], of?:string}
+---@param o? {choices?:any[], of?:string, min?:number, above?:number, max?:number}
 ---@return any value nil on failure
 ---@return string? why
 ---@return string? code of the catalogue
 function options.convert(type_name, value, o)
   o = o or {}
-  if type_name == "list" then return convert_list(value, o.of, o.choices) end
+  if type_name == "list" then return convert_list(value, o) end
   local converted, why, code = CONVERTERS[type_name](value)
   if converted == nil then return nil, why, code or "T0104" end
+  if type(converted) == "number" then
+    local fits <const>, bounds <const> = checks.within(bounded(type_name, o), converted)
+    if not fits then return nil, ("`%s` is not %s"):format(value, bounds), "T0104" end
+  end
   if not o.choices then return converted end
   local names = {}
   for _, choice in ipairs(o.choices) do
@@ -139,8 +150,14 @@ end
 -- A declared default may be written as on the command line ("30s", "4MiB"); paths of defaults are not checked.
 local function convert_default(declared)
   local default <const> = declared.default
+  if type(default) == "number" then
+    local fits <const>, bounds <const> = checks.within(bounded(declared.type, declared), default)
+    if not fits then faulty(declared.name, ("its default %s is not %s"):format(default, bounds)) end
+  end
   if type(default) ~= "string" or declared.type == "file" or declared.type == "directory" then return default end
-  local value, why = options.convert(declared.type, default, {of = declared.of})
+  local row <const> = bounded(declared.type, declared)
+  row.of = declared.of
+  local value, why = options.convert(declared.type, default, row)
   if value == nil then faulty(declared.name, "its default: " .. why) end
   return value
 end
@@ -150,7 +167,7 @@ local function declare(name, entry)
   local declared = {
     name = name, flag = "--" .. name:gsub("_", "-"), doc = entry[1] or "", choices = entry.choices,
     required = entry.required, of = entry.of, type = entry.type or type_of_default(entry.default),
-    default = entry.default,
+    default = entry.default, min = entry.min, above = entry.above, max = entry.max,
   }
   local known = table.concat(options.types, ", ")
   if declared.type ~= "list" and not CONVERTERS[declared.type] then
@@ -215,6 +232,9 @@ local function right_of(declared)
     local names = {}
     for i, choice in ipairs(declared.choices) do names[i] = tostring(choice) end
     notes[#notes + 1] = "one of " .. table.concat(names, ", ")
+  end
+  if declared.min or declared.above or declared.max then
+    notes[#notes + 1] = select(2, checks.within(bounded(declared.type, declared), 0))
   end
   local default <const> = default_text(declared)
   if default and default ~= "" and declared.type ~= "boolean" then notes[#notes + 1] = "default " .. default end

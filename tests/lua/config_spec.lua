@@ -61,7 +61,7 @@ describe("the configuration", function()
     assert.truthy(message("return {\n  ndoes = 3}"):find(
       "error[T0111]: unknown key `ndoes`\n  --> HOME/tide/config.lua:2\n  |\n2 |   ndoes = 3}\n  |   ^^^^^\n"
       .. "help: did you mean `nodes`? more", 1, true))
-    assert.truthy(message("return {nodes = 0}"):find("`nodes`: 0 is not from 1 to 256", 1, true))
+    assert.truthy(message("return {nodes = 0}"):find("`nodes`: `0` is not from 1 to 256", 1, true))
     assert.truthy(message("return {nodes = true}"):find("a boolean is no integer", 1, true))
     assert.truthy(message("return {timeout = 'soon'}"):find("is not a duration", 1, true))
     assert.truthy(message("return {color = 'red'}"):find("not one of auto, always, never", 1, true))

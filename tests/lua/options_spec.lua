@@ -50,6 +50,24 @@ describe("tide.options", function()
     assert.same({16, 8}, SPEC.layers.default)
   end)
 
+  it("refuses numbers out of bounds, of lists and of defaults too, and shows the bounds", function()
+    local spec <const> = {n = {"nodes", default = 4, min = 1, max = 8}, lr = {"rate", default = 0.1, above = 0},
+                          sizes = {"of layers", type = "list", of = "integer", min = 1},
+                          every = {"time", type = "duration", min = 60, default = "2m"}}
+    for args, fault in pairs {[{"--n", "0"}] = "--n: `0` is not from 1 to 8", [{"--n", "9"}] = "from 1 to 8",
+                              [{"--lr", "0"}] = "`0` is not above 0", [{"--sizes", "3,0"}] = "`0` is not from 1 on",
+                              [{"--every", "30s"}] = "`30s` is not from 1m 00s on",
+                              [{"--lr", "1e999"}] = "not a number"} do
+      local o, err = parse(args, spec)
+      assert.is_nil(o)
+      assert.equal("T0104", err.code)
+      assert.matches(fault, err.message, 1, true)
+    end
+    assert.same({n = 8, lr = 1.0, every = 120}, parse({"--n", "8", "--lr", "1"}, spec))
+    assert.matches("from 1 to 8; default 4", select(3, options.parse(spec, {"--help"})), 1, true)
+    assert.has_error(function() parse({}, {n = {"nodes", default = 0, min = 1}}) end)
+  end)
+
   it("refuses what is not of the type", function()
     local function code_of(args)
       local o, err = parse(args)

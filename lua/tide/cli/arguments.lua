@@ -6,7 +6,6 @@
 -- behind the script belongs to the script. A command with verbs is followed by one, which has arguments of its own.
 
 local argparse = require "argparse"
-local checks = require "tide.checks"
 local declared = require "tide.declared"
 local errors = require "tide.errors"
 local options = require "tide.options"
@@ -323,11 +322,7 @@ end
 -- A value in the type of its option's or argument's row; lists stay lists of words.
 local function converted(row, given, called)
   if not row.type or type(given) == "table" then return given end
-  local value, why, code = options.convert(row.type, given, {choices = row.choices})
-  if type(value) == "number" then
-    local fits <const>, bounds <const> = checks.within(row, value)
-    if not fits then value, why = nil, ("`%s` is not %s"):format(given, bounds) end
-  end
+  local value, why, code = options.convert(row.type, given, row)
   if value == nil then return nil, errors.new(code or "T0104", {message = ("%s: %s"):format(called, why)}) end
   return value
 end

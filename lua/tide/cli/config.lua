@@ -3,7 +3,6 @@
 -- A file is Lua that returns a table (lua_data.lua). Unknown keys and wrong values are errors that name the line.
 
 local arguments = require "tide.cli.arguments"
-local checks = require "tide.checks"
 local errors = require "tide.errors"
 local lua_data = require "tide.lua_data"
 local options = require "tide.options"
@@ -47,16 +46,11 @@ local function line_of(source, key)
 end
 
 local function check(setting, value)
-  local converted, why
-  if type(value) == "string" or setting.type == "duration" and type(value) == "number" then
-    converted, why = options.convert(setting.type, type(value) == "string" and value or tostring(value), setting)
-  elseif setting.type == "integer" then
-    converted = math.type(value) == "integer" and value or nil
+  local numeric <const> = setting.type == "duration" or setting.type == "integer"
+  if type(value) ~= "string" and not (numeric and type(value) == "number") then
+    return nil, ("a %s is no %s"):format(type(value), setting.type)
   end
-  if converted == nil then return nil, why or ("a %s is no %s"):format(type(value), setting.type) end
-  local fits, bounds = true, nil
-  if type(converted) == "number" then fits, bounds = checks.within(setting, converted) end
-  return fits and converted or nil, not fits and ("%s is not %s"):format(tostring(value), bounds) or nil
+  return options.convert(setting.type, tostring(value), setting)
 end
 
 local function check_table(file, source, result)
