@@ -22,7 +22,7 @@ train --generate mf100k --nodes 1 --seed 2 --save other.safetensors
 cmp -s 1x1.rows.safetensors other.rows.safetensors && fail "another seed gives the same factors"
 run 1 run "$root/examples/mf.lua" --blocks 3 --nodes 2
 says err.txt '3 blocks cannot be shared by 2 workers'
-run 1 run "$root/examples/mf.lua" --blocks 0 --nodes 2
+run 2 run "$root/examples/mf.lua" --blocks 0 --nodes 2
 says err.txt 'matrix: blocks = 0 is no whole number of 1 or more'
 nothing_left
 
