@@ -820,6 +820,26 @@ describe("chunks", function()
     assert.equal(2, #c.chunks:record().done)
   end)
 
+  it("are in the last checkpoint, which is tried again when nodes came or went meanwhile", function()
+    local c <const>, tries, code = chunked(), 0, "EBUSY"
+    c.job.checkpoint = {dir = "d", every_s = math.huge}
+    fake.core.checkpoint_start = function()
+      tries = tries + 1
+      if tries < 3 then return nil, {name = code, message = "nodes came or went"} end
+      return {info = function() return {generation = 1, rows = 2, bytes = 3} end, commit = function() return true end}
+    end
+    c:last_checkpoint()
+    assert.equal(3, tries)
+    local kinds = {}
+    for i, event in ipairs(events_of(c)) do kinds[i] = event.kind end
+    assert.equal("checkpoint", kinds[#kinds])
+    tries, code = 0, "ENOSPC"
+    c:last_checkpoint()
+    assert.equal(1, tries)
+    local all <const> = events_of(c)
+    assert.equal("unsaved", all[#all].kind)
+  end)
+
   it("count once, whoever says it how often", function()
     local c = chunked()
     local chunk = ask(c, 1)

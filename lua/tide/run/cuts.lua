@@ -7,6 +7,7 @@ local service = require "tide.service"
 local methods <const>, from_worker <const>, from_driver <const> = {}, {}, {}
 local cuts = {methods = methods, from_worker = from_worker, from_driver = from_driver}
 
+local ATTEMPTS <const>, RETRY_S <const> = 10, 0.2 -- of the last checkpoint while nodes join or leave
 
 local function copy(value)
   if type(value) ~= "table" then return value end
@@ -111,8 +112,12 @@ end
 ---All workers have returned: what they leave is saved, whatever cut the job wanted.
 function methods:last_checkpoint()
   while self.writing do core.sleep(0.01) end
-  local o = self.job.checkpoint
-  local _, err = self:write_checkpoint {dir = o.dir, keep = o.keep}
+  local o <const>, err = self.job.checkpoint, nil
+  for _ = 1, ATTEMPTS do
+    err = select(2, self:write_checkpoint {dir = o.dir, keep = o.keep})
+    if not (err and err.code == "T0706") then break end
+    core.sleep(RETRY_S)
+  end
   if err then self:emit {kind = "unsaved", what = "the last checkpoint", error = err} end
 end
 

@@ -580,6 +580,7 @@ static void slots_that_move_are_found(void **state) {
     struct tide_client_table *tables[TIDE_COUNT(names)];
     uint64_t keys[KEYS];
     float ones[KEYS * WIDTH], rows[KEYS * WIDTH];
+    static float before[TIDE_COUNT(names)][KEYS * WIDTH];
     open_cluster(&c, false, 3, 12);
     create_tables(&c);
     struct tide_client *client = connect_client(&c, TIDE_RIGHT_OPERATE);
@@ -603,11 +604,14 @@ static void slots_that_move_are_found(void **state) {
             tide_net_leave(tide_net_of(c.nodes[2]));
         }
         for (size_t n = 0; n < TIDE_COUNT(names); n++) {
-            assert_int_equal(tide_client_push(tables[n], keys, KEYS, ones, 0, NULL), 0);
+            const int code = tide_client_push(tables[n], keys, KEYS, ones, 0, NULL);
+            /* sent to a node that had just left: applied once or not at all, and the client says so */
+            assert_true(code == 0 || (code == TIDE_EDIED && i >= 2 * ROUNDS));
             assert_int_equal(tide_client_pull(tables[n], keys, KEYS, rows, 0, NULL), 0);
             for (size_t k = 0; k < KEYS * WIDTH; k++) {
-                assert_true(rows[k] == (float)(i + 1));
+                assert_true(rows[k] == before[n][k] + 1 || (code && rows[k] == before[n][k]));
             }
+            memcpy(before[n], rows, sizeof rows);
         }
     }
     assert_true(info_of(client).redirected > 0);
