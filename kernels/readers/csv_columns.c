@@ -173,7 +173,7 @@ static int add_number(const struct tide__csv_place *place, struct tide_csv_colum
         if (!tide__csv_number(place->o, text, size, &value)) {
             return unfit(place, c, number, text, size);
         }
-        if (is_rounded(text, size)) {
+        if (fabs(value) >= 0x1p53 && is_rounded(text, size)) {
             return rounded(place, c, number, text, size);
         }
         c->not_finite += isfinite(value) ? 0 : 1;

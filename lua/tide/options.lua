@@ -151,7 +151,7 @@ end
 local function convert_default(declared)
   local default <const> = declared.default
   if type(default) == "number" then
-    local fits <const>, bounds <const> = checks.within(bounded(declared.type, declared), default)
+    local fits <const>, bounds <const> = checks.within(declared, default)
     if not fits then faulty(declared.name, ("its default %s is not %s"):format(default, bounds)) end
   end
   if type(default) ~= "string" or declared.type == "file" or declared.type == "directory" then return default end
@@ -234,7 +234,7 @@ local function right_of(declared)
     notes[#notes + 1] = "one of " .. table.concat(names, ", ")
   end
   if declared.min or declared.above or declared.max then
-    notes[#notes + 1] = select(2, checks.within(bounded(declared.type, declared), 0))
+    notes[#notes + 1] = select(2, checks.within(declared, 0))
   end
   local default <const> = default_text(declared)
   if default and default ~= "" and declared.type ~= "boolean" then notes[#notes + 1] = "default " .. default end

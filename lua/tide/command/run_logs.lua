@@ -12,7 +12,7 @@ local units = require "tide.units"
 
 local run_logs = {}
 
-local EVERY_S <const> = 0.2
+local EVERY_S <const>, MERGED_S <const> = 0.2, 0.5 -- merged logs are read anew each time
 local OLDER <const> = 9 -- files of a node's log before the one that is written to
 
 ---- run.log ----------------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ local function merged(context, run)
       since = query.since}), most)
     most = nil
     if is_last then return 0 end
-    local exit <const> = cluster_view.pause(context.core, EVERY_S, deadline)
+    local exit <const> = cluster_view.pause(context.core, MERGED_S, deadline)
     if exit then return exit end
   end
 end
